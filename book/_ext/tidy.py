@@ -1,0 +1,35 @@
+"""Small repairs of what other extensions put on a page."""
+
+import re
+
+from docutils import nodes
+from sphinx.application import Sphinx
+
+LAST_LINE = re.compile(r"^[\w.]+(Error|Exception|Warning|Interrupt)\b", re.MULTILINE)
+REPEATED_IDS = {"exercise-content", "solution-content"}  # an id may occur once
+
+
+def last_error(traceback: str) -> str:
+    """Cut everything before the error's own message, which may have several lines."""
+    starts = [match.start() for match in LAST_LINE.finditer(traceback)]
+    return traceback[starts[-1] :] if starts else traceback
+
+
+def shorten_tracebacks(app: Sphinx, doctree: nodes.document) -> None:
+    """Show an error by its message: the frames hold paths of the building machine."""
+    for block in doctree.findall(nodes.literal_block):
+        if "traceback" in block["classes"]:
+            text = last_error(block.astext())
+            block.rawsource, block.children = text, [nodes.Text(text)]
+
+
+def drop_repeated_ids(app: Sphinx, doctree: nodes.document, page: str) -> None:
+    """sphinx-exercise gives the body of every exercise the same id."""
+    for section in doctree.findall(nodes.section):
+        section["ids"] = [id for id in section["ids"] if id not in REPEATED_IDS]
+
+
+def setup(app: Sphinx) -> dict:
+    app.connect("doctree-read", shorten_tracebacks)
+    app.connect("doctree-resolved", drop_repeated_ids)
+    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,1 @@
+"""Commands that build and keep the book; run each as ``python -m tools.NAME``."""
