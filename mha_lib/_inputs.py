@@ -1,0 +1,49 @@
+"""What every style asks of its arguments, asked once and in the same words."""
+
+from torch import Tensor
+
+
+def check_dropout(dropout: float) -> float:
+    """Return ``dropout`` if it is a probability."""
+    if not 0.0 <= dropout <= 1.0:
+        raise ValueError(f"dropout must be a probability in 0…1; got {dropout}")
+    return dropout
+
+
+def resolve_inputs(
+    query: Tensor,
+    key: Tensor | None,
+    value: Tensor | None,
+    embed_dim: int,
+    *,
+    batch_axis: int = 0,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Fill in the defaults (key = query, value = key) and check that all three fit."""
+    key = query if key is None else key
+    value = key if value is None else value
+    length_axis = 1 - batch_axis
+    axes = "(B, length, E)" if batch_axis == 0 else "(length, B, E)"
+    for name, x in (("query", query), ("key", key), ("value", value)):
+        if x.dim() != 3:
+            raise ValueError(f"{name} must have shape {axes}; got {tuple(x.shape)}")
+        if x.shape[-1] != embed_dim:
+            raise ValueError(
+                f"{name} must be embed_dim = {embed_dim} wide; got {x.shape[-1]}"
+            )
+    if not query.dtype == key.dtype == value.dtype:
+        raise TypeError(
+            "query, key and value must share one dtype; "
+            f"got {query.dtype}, {key.dtype} and {value.dtype}"
+        )
+    batches = [x.shape[batch_axis] for x in (query, key, value)]
+    if len(set(batches)) > 1:
+        raise ValueError(
+            "query, key and value must share B; "
+            f"got {batches[0]}, {batches[1]} and {batches[2]}"
+        )
+    if key.shape[length_axis] != value.shape[length_axis]:
+        raise ValueError(
+            "key and value must share their length S; "
+            f"got {key.shape[length_axis]} and {value.shape[length_axis]}"
+        )
+    return query, key, value
