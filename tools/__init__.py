@@ -1,1 +1,9 @@
 """Commands that build and keep the book; run each as ``python -m tools.NAME``."""
+
+import importlib.util
+import sys
+
+if sys.version_info < (3, 10):  # noqa: UP036 - the sentence is for old Pythons
+    sys.exit(f"The book needs Python 3.10 or newer; this is {sys.version.split()[0]}.")
+if importlib.util.find_spec("jupyter_book") is None:
+    sys.exit("Install the book's packages: pip install -r requirements.txt -e .")

@@ -1,0 +1,56 @@
+# `make help` lists the targets. Each sets itself up on first use.
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+PORT ?= 8000
+
+# The pinned packages exist for these; PYTHON=/path/to/python overrides the choice.
+PYTHONS := $(or $(PYTHON),python3 python3.13 python3.12 python3.11 python3.10)
+FITS := import sys, ensurepip; sys.exit(not (3, 10) <= sys.version_info < (3, 14))
+NONE := The book needs Python 3.10 to 3.13 with venv; tried: $(PYTHONS). Set PYTHON=/path/to/python.
+
+.PHONY: help book serve notebooks test lint bench stamp alone clean
+.DEFAULT_GOAL := help
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+
+book: $(READY) ## execute every chapter and build the pages into _build/html
+	@$(BIN)/python -m tools.build
+
+serve: $(READY) ## show the pages on http://localhost:8000 (PORT=8001 for another)
+	@test -f _build/html/index.html || $(BIN)/python -m tools.build
+	@$(BIN)/python -m http.server $(PORT) --bind localhost --directory _build/html
+
+notebooks: $(READY) ## execute every chapter in place, outputs and all
+	@$(BIN)/python -m tools.notebook run book/*.ipynb
+
+test: book ## build the book, then run every test
+	@$(BIN)/python -m pytest
+
+lint: $(READY) ## check style
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+bench: $(READY) ## measure, and print ratios
+	@for file in benchmarks/[a-z]*.py; do \
+		echo "== $$file"; $(BIN)/python -m benchmarks.$$(basename $$file .py) || exit 1; \
+	done
+
+stamp: $(READY) ## write the repository named in _config.yml everywhere it occurs
+	@$(BIN)/python -m tools.stamp
+
+alone: $(READY) ## run every chapter as on Colab: alone, in an empty folder
+	@$(BIN)/python -m tools.alone
+
+clean: ## remove what was built; the virtual environment stays
+	rm -rf _build
+
+$(READY): requirements.txt constraints.txt pyproject.toml
+	@for python in $(PYTHONS); do \
+		if $$python -c '$(FITS)' 2>/dev/null; then found=$$python; break; fi; \
+	done; \
+	test -n "$$found" || { echo "$(NONE)" >&2; exit 1; }; \
+	test -x $(BIN)/python || $$found -m venv $(VENV)
+	$(BIN)/python -m pip install -r requirements.txt -e .
+	@touch $@

@@ -1,0 +1,37 @@
+"""What `_toc.yml` and `_config.yml` say: the pages, the chapters, the repository."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[1]
+HTML = ROOT / "_build" / "html"
+
+
+def read_yaml(name: str) -> dict:
+    return yaml.safe_load((ROOT / name).read_text(encoding="utf-8"))
+
+
+def pages() -> list[str]:
+    """Every page in reading order, as paths from the root without a suffix."""
+    return list(_files(read_yaml("_toc.yml")))
+
+
+def _files(entry: dict) -> Iterator[str]:
+    yield from (entry[key] for key in ("root", "file") if key in entry)
+    for key in ("parts", "chapters", "sections"):
+        for child in entry.get(key, []):
+            yield from _files(child)
+
+
+def notebooks() -> list[Path]:
+    """Every chapter in reading order."""
+    candidates = (ROOT / f"{page}.ipynb" for page in pages())
+    return [path for path in candidates if path.exists()]
+
+
+def repository() -> tuple[str, str]:
+    """The address and the branch that every link and set-up cell derives from."""
+    setting = read_yaml("_config.yml")["repository"]
+    return setting["url"], setting["branch"]

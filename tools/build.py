@@ -1,0 +1,104 @@
+"""Build the book into `_build/html` and make sure that it is all there.
+
+    python -m tools.build
+
+The build is always clean: an incremental one notices no change in `mha_lib`.
+"""
+
+import re
+import shutil
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+from bs4 import BeautifulSoup
+
+from tools import book, notebook
+
+JUPYTER_BOOK = "from jupyter_book.cli.main import main; main()"
+COMMAND = ["build", ".", "-W", "-n", "--keep-going"]  # warnings fail the build
+COLOUR = re.compile(r"\x1b\[[\d;]*m")
+FAILED_CELL = re.compile(
+    r"following cell:\n-+\n(?P<source>.*?)\n-+\n(?P<report>.*?)\n+The above exception",
+    re.DOTALL,
+)
+FAILED_NOTEBOOK = re.compile(r"ExecutionError: (?P<path>\S.*\.ipynb)$", re.MULTILINE)
+LEAST_TEXT = 50  # characters; a page with less was not really written
+
+
+def wrong_tool() -> str | None:
+    """Say what is wrong with the installed jupyter-book, if anything."""
+    installed = version("jupyter-book")
+    if installed.startswith("1."):
+        return None
+    return (
+        f"The book needs jupyter-book 1.x, and {installed} is installed. "
+        "Run: pip install -r requirements.txt"
+    )
+
+
+def run_jupyter_book() -> tuple[int, str]:
+    """Show the build as it goes, and return its exit status and all it said."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", JUPYTER_BOOK, *COMMAND],
+        cwd=book.ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        encoding="utf-8",
+    )
+    said = []
+    for line in process.stdout:
+        said.append(COLOUR.sub("", line))
+        print(line if sys.stdout.isatty() else said[-1], end="", flush=True)
+    return process.wait(), "".join(said)
+
+
+def why_it_failed(said: str) -> str:
+    """Name the notebook and the cell where an execution stopped, if one did."""
+    stopped = FAILED_NOTEBOOK.search(said)
+    if stopped is None:
+        return "see the warnings above"
+    path = Path(stopped["path"])
+    reason = str(path.relative_to(book.ROOT))
+    if cell := FAILED_CELL.search(said):
+        chapter = notebook.read(path)
+        sources = [c.source.strip() for c in chapter.cells]
+        index = sources.index(cell["source"].strip())
+        reason += f", {notebook.name_of_cell(chapter, index)}"
+        reason += f": {cell['report'].strip().splitlines()[-1]}"
+    return reason
+
+
+def missing_pages() -> list[str]:
+    """The pages of the table of contents that are absent or hold next to nothing."""
+    return [page for page in book.pages() if len(text_of(page)) < LEAST_TEXT]
+
+
+def text_of(page: str) -> str:
+    path = book.HTML / f"{page}.html"
+    if not path.exists():
+        return ""
+    article = BeautifulSoup(path.read_text(encoding="utf-8"), "html.parser").article
+    return article.get_text(strip=True) if article else ""
+
+
+def main() -> int:
+    if problem := wrong_tool():
+        print(problem, file=sys.stderr)
+        return 1
+    shutil.rmtree(book.HTML.parent, ignore_errors=True)
+    status, said = run_jupyter_book()
+    if status:
+        print(f"The book was not built: {why_it_failed(said)}.", file=sys.stderr)
+        return 1
+    if missing := missing_pages():
+        print(f"Missing or empty pages: {', '.join(missing)}.", file=sys.stderr)
+        return 1
+    print(f"The book is in {book.HTML.relative_to(book.ROOT)}: open index.html there.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,104 @@
+"""Write the repository named in `_config.yml` everywhere it occurs.
+
+    python -m tools.stamp            # after a change of `repository`
+    python -m tools.stamp --check    # only say what is out of date (exit 1)
+
+Each rule turns the text of a file into the text it should have; running twice
+changes nothing.
+"""
+
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from tools import book, notebook
+
+INSTALL = re.compile(r"mha_lib @ git\+[^\s\"]+")
+LINKS = re.compile(r"(<!-- links\b.*?-->\n).*?(<!-- /links -->)", re.DOTALL)
+COLAB_BADGE = "https://colab.research.google.com/assets/colab-badge.svg"
+BINDER_BADGE = "https://mybinder.org/badge_logo.svg"
+
+
+def slug(url: str) -> str:
+    return url.removeprefix("https://github.com/")
+
+
+def colab_link(url: str, branch: str, path: str) -> str:
+    return f"https://colab.research.google.com/github/{slug(url)}/blob/{branch}/{path}"
+
+
+def binder_link(url: str, branch: str, path: str) -> str:
+    return f"https://mybinder.org/v2/gh/{slug(url)}/{branch}?urlpath=lab/tree/{path}"
+
+
+def install(url: str, branch: str) -> str:
+    return f"mha_lib @ git+{url}@{branch}"
+
+
+def links_table(url: str, branch: str) -> str:
+    """One row for each chapter: its title, Colab, Binder."""
+    rows = ["| Chapter | | |", "|---|---|---|"]
+    for path in book.notebooks():
+        name = path.relative_to(book.ROOT).as_posix()
+        colab = f"[![Open in Colab]({COLAB_BADGE})]({colab_link(url, branch, name)})"
+        binder = f"[![Open in Binder]({BINDER_BADGE})]({binder_link(url, branch, name)})"
+        rows.append(f"| {title(path)} | {colab} | {binder} |")
+    return "\n".join(rows) + "\n"
+
+
+def title(path: Path) -> str:
+    first_cell = notebook.read(path).cells[0].source
+    return first_cell.splitlines()[0].removeprefix("# ")
+
+
+def stamp_install(text: str, url: str, branch: str) -> str:
+    return INSTALL.sub(install(url, branch), text)
+
+
+def stamp_readme(text: str, url: str, branch: str) -> str:
+    table = links_table(url, branch)
+    text = LINKS.sub(lambda found: found[1] + table + found[2], text)
+    return stamp_install(text, url, branch)
+
+
+def stamp_citation(text: str, url: str, branch: str) -> str:
+    return re.sub(r"(?m)^(repository-code|url): .*$", rf"\1: {url}", text)
+
+
+def stamp_pyproject(text: str, url: str, branch: str) -> str:
+    return re.sub(r'(?m)^Repository = ".*"$', f'Repository = "{url}"', text)
+
+
+def rules() -> dict[Path, Callable[[str, str, str], str]]:
+    """The rule for every file that names the repository."""
+    return {
+        book.ROOT / "README.md": stamp_readme,
+        book.ROOT / "CITATION.cff": stamp_citation,
+        book.ROOT / "pyproject.toml": stamp_pyproject,
+    } | dict.fromkeys(book.notebooks(), stamp_install)
+
+
+def outdated() -> dict[Path, str]:
+    """The files that do not say what `_config.yml` says, with what they should say."""
+    result = {}
+    for path, rule in rules().items():
+        text = path.read_text(encoding="utf-8")
+        stamped = rule(text, *book.repository())
+        if stamped != text:
+            result[path] = stamped
+    return result
+
+
+def main(arguments: list[str]) -> int:
+    check = arguments == ["--check"]
+    found = outdated()
+    for path, text in found.items():
+        print(f"{path.relative_to(book.ROOT)}: {'out of date' if check else 'stamped'}")
+        if not check:
+            path.write_text(text, encoding="utf-8")
+    return int(check and bool(found))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
