@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tools import book, notebook
 
-INSTALL = re.compile(r"mha_lib @ git\+[^\s\"]+")
+INSTALL = re.compile(r"mha_lib @ git\+[^\s\"\\]+")  # in a notebook, \" ends it
 LINKS = re.compile(r"(<!-- links\b.*?-->\n).*?(<!-- /links -->)", re.DOTALL)
 COLAB_BADGE = "https://colab.research.google.com/assets/colab-badge.svg"
 BINDER_BADGE = "https://mybinder.org/badge_logo.svg"

@@ -1,0 +1,55 @@
+"""The library's modules import one way, and importing it costs what it must."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import mha_lib
+
+LIBRARY = Path(mha_lib.__file__).parent
+STYLES = {"per_head", "batched", "fused", "einsum", "builtin", "split_concat"}
+BASE = {"_inputs", "masks", "layouts"}
+MAY_IMPORT = {  # what each module may import of ours
+    "_inputs": set(),
+    "masks": {"_inputs"},
+    "layouts": {"_inputs"},
+    "attention": BASE,
+    **dict.fromkeys(STYLES, BASE | {"attention"}),
+    "convert": BASE | {"attention"} | STYLES,
+    "plots": set(),
+    "__init__": BASE | {"attention", "convert"} | STYLES,
+}
+MODULES = {path.stem for path in LIBRARY.glob("*.py")}
+LOADED_WHEN_USED = ["matplotlib", "ipywidgets", "anywidget", "keras", "tensorflow"]
+
+
+def own_imports(path: Path) -> set[str]:
+    """The names of our modules that a module imports."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            package = "mha_lib." if node.level else ""
+            module = package + (node.module or "")
+            found |= {module, *(f"{module}.{alias.name}" for alias in node.names)}
+    assert not any(name.split(".")[0] == "tests" for name in found)
+    names = {name.split(".")[1] for name in found if name.startswith("mha_lib.")}
+    return names & MODULES
+
+
+@pytest.mark.parametrize("path", LIBRARY.glob("*.py"), ids=lambda path: path.stem)
+def test_imports_run_one_way(path):
+    assert own_imports(path) <= MAY_IMPORT[path.stem]
+
+
+def test_import_loads_nothing_that_is_not_needed():
+    loaded = f"[name for name in {LOADED_WHEN_USED} if name in sys.modules]"
+    script = f"import sys, mha_lib; print({loaded})"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
