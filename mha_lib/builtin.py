@@ -1,6 +1,5 @@
 """Chapter 7: torch's own layer, behind the interface of the other styles."""
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 

@@ -112,7 +112,9 @@ class FusedMHA(nn.Module):
         if query is key and key is value:
             return self.in_proj(query).chunk(3, dim=-1)  # one product for all three
         weights = self.in_proj.weight.chunk(3)
-        biases = (None,) * 3 if self.in_proj.bias is None else self.in_proj.bias.chunk(3)
+        biases = (
+            (None,) * 3 if self.in_proj.bias is None else self.in_proj.bias.chunk(3)
+        )
         return tuple(
             F.linear(x, weight, bias)
             for x, weight, bias in zip((query, key, value), weights, biases)

@@ -92,8 +92,10 @@ def padding_mask(lengths: Tensor, S: int | None = None) -> Tensor:
         <BLANKLINE>
                 [[1, 1, 1]]], dtype=torch.int32)
     """
-    if not isinstance(lengths, Tensor) or lengths.is_floating_point() or (
-        lengths.dtype == torch.bool
+    if (
+        not isinstance(lengths, Tensor)
+        or lengths.is_floating_point()
+        or (lengths.dtype == torch.bool)
     ):
         came = lengths.dtype if isinstance(lengths, Tensor) else type(lengths).__name__
         raise TypeError(f"lengths must be a tensor of integers; got {came}")
@@ -446,9 +448,7 @@ def from_sequence_first_mask(mask: Tensor) -> Tensor:
     return mask.permute(2, 0, 1)
 
 
-def to_heads_on_batch_mask(
-    mask: Tensor, shape: torch.Size | tuple[int, ...]
-) -> Tensor:
+def to_heads_on_batch_mask(mask: Tensor, shape: torch.Size | tuple[int, ...]) -> Tensor:
     """The same mask as (H·B, T, S), head 0 of every sequence first.
 
     Args:

@@ -257,7 +257,11 @@ def flow_diagram(
     width, height = max(columns) - min(columns), max(rows) - min(rows)
     figure, ax = plt.subplots(figsize=(2.2 * width + 2.4, 1.05 * height + 1.0))
     for label, (x, y) in nodes.items():
-        box = {"boxstyle": "round,pad=0.4", "facecolor": "#E8F1FA", "edgecolor": "#0072B2"}
+        box = {
+            "boxstyle": "round,pad=0.4",
+            "facecolor": "#E8F1FA",
+            "edgecolor": "#0072B2",
+        }
         ax.text(x, y, label, ha="center", va="center", bbox=box, zorder=3)
     for start, end, what in edges:
         (x0, y0), (x1, y1) = nodes[start], nodes[end]
@@ -268,7 +272,12 @@ def flow_diagram(
         if letters:
             text = f"{letters}\n{text}"
         ax.text(
-            (x0 + x1) / 2, (y0 + y1) / 2, text, ha="center", va="center", fontsize=8,
+            (x0 + x1) / 2,
+            (y0 + y1) / 2,
+            text,
+            ha="center",
+            va="center",
+            fontsize=8,
             bbox={"boxstyle": "square,pad=0.15", "facecolor": "white", "linewidth": 0},
             zorder=2,
         )

@@ -1,0 +1,193 @@
+import math
+
+import pytest
+import torch
+from torch.nn import functional as F
+from torch.testing import assert_close
+
+from mha_lib import attention, causal_mask, masked_softmax
+from tests.helpers import B, D, H, S, T, random_mask
+
+V = 13  # a value size of its own
+
+
+def qkv(dtype=torch.float64):
+    generator = torch.Generator().manual_seed(0)
+    shapes = ((B, H, T, D), (B, H, S, D), (B, H, S, V))
+    return [
+        torch.randn(shape, dtype=torch.float64, generator=generator)
+        .to(dtype)
+        .requires_grad_()
+        for shape in shapes
+    ]
+
+
+@pytest.mark.parametrize("mask", [None, random_mask(B, H, T, S)], ids=["none", "mask"])
+def test_equals_torch_in_output_and_gradients(mask):
+    ours, theirs = qkv(), qkv()
+    context, _ = attention(*ours, mask)
+    expected = F.scaled_dot_product_attention(*theirs, attn_mask=mask)
+    assert_close(context, expected)
+    upstream = torch.randn(context.shape, dtype=torch.float64)
+    context.backward(upstream)
+    expected.backward(upstream)
+    for mine, other in zip(ours, theirs):
+        assert_close(mine.grad, other.grad)
+
+
+def test_context_is_the_mean_of_the_values_under_the_weights():
+    q, k, v = qkv()
+    context, weights = attention(q, k, v)
+    assert weights.shape == (B, H, T, S)
+    assert_close(context, torch.einsum("bhts,bhsv->bhtv", weights, v))
+    assert_close(weights.sum(-1), torch.ones(B, H, T, dtype=torch.float64))
+
+
+def test_gradcheck_with_and_without_mask():
+    q, k, v = (x[:1, :1].detach().requires_grad_() for x in qkv())
+    mask = random_mask(T, S)
+    assert torch.autograd.gradcheck(lambda *x: attention(*x), (q, k, v))
+    assert torch.autograd.gradcheck(lambda *x: attention(*x, mask), (q, k, v))
+
+
+def test_scale_replaces_the_default():
+    q, k, v = qkv()
+    assert_close(attention(q, k, v, scale=1 / math.sqrt(D)), attention(q, k, v))
+    _, weights = attention(q, k, v, scale=0.0)
+    assert_close(weights, torch.full_like(weights, 1 / S))
+
+
+def test_two_dimensional_operands_are_enough():
+    q, k, v = qkv()
+    whole, _ = attention(q, k, v)
+    single, _ = attention(q[1, 0], k[1, 0], v[1, 0])
+    assert_close(single, whole[1, 0])
+
+
+@pytest.mark.filterwarnings("ignore:Anomaly Detection has been enabled")  # it has
+def test_fully_masked_row_is_zero_with_zero_gradients_and_no_nan_on_the_way():
+    q, k, v = qkv()
+    mask = torch.ones(T, S, dtype=torch.bool)
+    mask[2] = False
+    with torch.autograd.detect_anomaly(check_nan=True):
+        context, weights = attention(q, k, v, mask)
+        (context.square().sum() + weights.square().sum()).backward()
+    assert not context[:, :, 2].any() and not weights[:, :, 2].any()
+    assert not q.grad[:, :, 2].any() and q.grad[:, :, 1].any()
+    assert k.grad.isfinite().all() and v.grad.isfinite().all()
+
+
+def test_hidden_keys_change_nothing_even_if_they_hold_nan():
+    q, k, v = qkv()
+    mask = torch.ones(T, S, dtype=torch.bool)
+    mask[:, 3] = False
+    before, _ = attention(q, k, v, mask)
+    poisoned = k.detach().clone()
+    poisoned[:, :, 3] = torch.nan
+    after, _ = attention(q, poisoned, v, mask)
+    assert torch.equal(before, after)
+
+
+def test_weights_are_returned_before_dropout():
+    q, k, v = qkv()
+    _, plain = attention(q, k, v)
+    context, weights = attention(q, k, v, dropout_p=0.5)
+    assert torch.equal(weights, plain)
+    assert not torch.allclose(context, weights @ v)
+
+
+def test_dropout_drops_whole_weights_and_keeps_the_mean():
+    ones = torch.zeros(1, 4000, 1), torch.zeros(1, 1, 1), torch.ones(1, 1, 1)
+    torch.manual_seed(0)
+    context, _ = attention(*ones, dropout_p=0.2)
+    kept = context[context != 0]
+    assert_close(kept, torch.full_like(kept, 1 / 0.8))
+    # 4000 draws: the share kept has a standard deviation of 0.0063
+    assert abs(kept.numel() / 4000 - 0.8) < 0.03
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_lower_precision_keeps_its_dtype_and_stays_near_float64(dtype):
+    exact, _ = attention(*qkv(), causal_mask(T, S))
+    context, weights = attention(*qkv(dtype), causal_mask(T, S))
+    assert context.dtype == weights.dtype == dtype
+    # a few units in the last place of values around 1
+    tolerance = 20 * torch.finfo(dtype).eps
+    assert_close(context.double(), exact, atol=tolerance, rtol=tolerance)
+
+
+def test_half_precision_does_not_overflow_where_the_scaled_scores_fit():
+    q = torch.full((1, 1, 64), 60.0, dtype=torch.float16)
+    k = torch.full((1, 2, 64), 60.0, dtype=torch.float16)
+    assert (q @ k.mT).isinf().all()  # scaling afterwards would be too late
+    context, weights = attention(q, k, torch.ones_like(k))
+    assert context.isfinite().all()
+    assert_close(weights, torch.full_like(weights, 0.5))
+
+
+def test_no_keys_gives_a_zero_context():
+    empty = torch.ones(2, 0, D), torch.ones(2, 0, V)
+    context, weights = attention(torch.ones(2, T, D), *empty)
+    assert weights.shape == (2, T, 0) and not context.any()
+
+
+def test_shapes_follow_on_the_meta_device():
+    q, k, v = (x.to("meta") for x in qkv())
+    mask = causal_mask(T, S, device="meta")
+    context, weights = attention(q, k, v, mask)
+    assert context.device.type == weights.device.type == "meta"
+    assert context.shape == (B, H, T, V) and weights.shape == (B, H, T, S)
+
+
+def test_inputs_are_left_alone():
+    operands, mask = qkv(), random_mask(T, S)
+    before = [x.detach().clone() for x in operands]
+    attention(*operands, mask)
+    assert all(torch.equal(x, y) for x, y in zip(operands, before))
+
+
+@pytest.mark.parametrize(
+    ("shapes", "message"),
+    [
+        (((2, 5, 7), (2, 6, 8), (2, 6, 7)), "q and k must share D; got 7 and 8"),
+        (((2, 5, 7), (2, 6, 7), (2, 4, 7)), "k and v must share S; got 6 and 4"),
+        (((2, 5, 7), (3, 6, 7), (3, 6, 7)), r"leading axes; got \(2,\), \(3,\) and"),
+        (((7,), (6, 7), (6, 7)), r"at least the axes \(length, size\); got shapes"),
+        (((5, 0), (6, 0), (6, 3)), "D must be at least 1; got 0"),
+    ],
+)
+def test_sizes_that_do_not_fit_are_named(shapes, message):
+    with pytest.raises(ValueError, match=message):
+        attention(*(torch.zeros(shape) for shape in shapes))
+
+
+def test_mixed_dtypes_are_named():
+    q, k, v = qkv()
+    with pytest.raises(TypeError, match="one dtype; got torch.float64, torch.float32"):
+        attention(q, k.float(), v)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.uint8])
+def test_masks_that_are_not_boolean_are_refused(dtype):
+    mask = torch.ones(T, S, dtype=dtype)
+    with pytest.raises(TypeError, match=f"boolean with True = may attend; got {dtype}"):
+        attention(*qkv(), mask)
+
+
+def test_masks_that_do_not_fit_are_named():
+    message = rf"mask must broadcast to \({B}, {H}, {T}, {S}\); got shape \({S}, {T}\)"
+    with pytest.raises(ValueError, match=message):
+        attention(*qkv(), torch.ones(S, T, dtype=torch.bool))
+
+
+def test_a_mask_may_not_widen_the_scores():
+    with pytest.raises(ValueError, match="got shape"):
+        masked_softmax(torch.zeros(1, S), torch.ones(T, S, dtype=torch.bool))
+
+
+def test_masked_softmax_runs_along_any_axis():
+    scores = torch.randn(T, S, B, H, dtype=torch.float64)
+    mask = random_mask(B, T, S).permute(1, 2, 0)[..., None]
+    weights = masked_softmax(scores, mask, dim=1)
+    expected = masked_softmax(scores.transpose(1, -1), mask.transpose(1, -1))
+    assert_close(weights, expected.transpose(1, -1))
