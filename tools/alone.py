@@ -30,10 +30,10 @@ def snapshot(folder: Path) -> None:
     for name in PACKAGE:
         copy = shutil.copytree if (book.ROOT / name).is_dir() else shutil.copy
         copy(book.ROOT / name, folder / name)
-    author = ["-c", "user.name=book", "-c", "user.email=book@localhost"]
+    git = ["git", "-c", "user.name=book", "-c", "user.email=book@localhost"]
     _, branch = book.repository()
-    for command in (["init", "-q", "-b", branch], ["add", "."], ["commit", "-qm", "now"]):
-        subprocess.run(["git", *author, *command], cwd=folder, check=True)
+    for command in (["init", "-qb", branch], ["add", "."], ["commit", "-qm", "now"]):
+        subprocess.run([*git, *command], cwd=folder, check=True)
 
 
 def python_without_mha_lib(folder: Path) -> Path:

@@ -41,9 +41,11 @@ def links_table(url: str, branch: str) -> str:
     rows = ["| Chapter | | |", "|---|---|---|"]
     for path in book.notebooks():
         name = path.relative_to(book.ROOT).as_posix()
-        colab = f"[![Open in Colab]({COLAB_BADGE})]({colab_link(url, branch, name)})"
-        binder = f"[![Open in Binder]({BINDER_BADGE})]({binder_link(url, branch, name)})"
-        rows.append(f"| {title(path)} | {colab} | {binder} |")
+        colab, binder = colab_link(url, branch, name), binder_link(url, branch, name)
+        rows.append(
+            f"| {title(path)} | [![Open in Colab]({COLAB_BADGE})]({colab}) "
+            f"| [![Open in Binder]({BINDER_BADGE})]({binder}) |"
+        )
     return "\n".join(rows) + "\n"
 
 

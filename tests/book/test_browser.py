@@ -112,7 +112,7 @@ def visit(chromium, roots):
 @pytest.mark.parametrize("page", book.pages())
 def test_page_works_on_its_own(visit, page, scheme, colours):
     opened = visit(page, scheme, colours)
-    opened.page.wait_for_load_state("networkidle")
+    opened.page.evaluate("() => document.fonts.ready")
     assert opened.complaints == []
     assert opened.page.locator("html").get_attribute("data-theme") == colours
     assert opened.count("mjx-container") == opened.count(".math")

@@ -1,0 +1,1 @@
+"""Measurements that print ratios; run each as ``python -m benchmarks.NAME``."""
