@@ -36,6 +36,7 @@ class BuiltinMHA(nn.Module):
         gradients.
 
     Example:
+        >>> import torch
         >>> mha = BuiltinMHA(embed_dim=6, num_heads=3)
         >>> output, weights = mha(torch.randn(2, 4, 6), torch.randn(2, 5, 6))
         >>> output.shape, weights.shape

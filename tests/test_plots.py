@@ -57,6 +57,21 @@ def test_mask_map_marks_allowed_and_hidden_by_a_sign():
     assert signs == ["●", "×", "×", "●", "●", "×"]
 
 
+def test_maps_share_the_query_labels_if_square_and_draw_where_they_are_told():
+    figure, (left, right) = plt.subplots(1, 2)
+    plots.attention_map(torch.eye(2), ["the", "animal"], ax=left)
+    plots.mask_map(causal_mask(2), ["the", "animal"], ax=right)
+    for ax in (left, right):
+        assert ax.figure is figure
+        assert [t.get_text() for t in ax.get_xticklabels()] == ["the", "animal"]
+        assert ax.get_xticklabels()[0].get_rotation() == 45
+
+
+def test_cells_draws_where_it_is_told():
+    ax = plt.subplots()[1]
+    assert plots.cells([[1]], [[0]], ax=ax) is ax
+
+
 def test_cells_colours_by_group_and_refuses_ragged_tables():
     ax = plots.cells([["a", "b"], ["c", "d"]], [[0, 1], [1, 9]], rows=["r0", "r1"])
     colours = [matplotlib.colors.to_hex(p.get_facecolor()) for p in ax.patches]
