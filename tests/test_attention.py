@@ -191,3 +191,10 @@ def test_masked_softmax_runs_along_any_axis():
     weights = masked_softmax(scores, mask, dim=1)
     expected = masked_softmax(scores.transpose(1, -1), mask.transpose(1, -1))
     assert_close(weights, expected.transpose(1, -1))
+
+
+def test_hidden_keys_stay_hidden_beside_very_low_scores():
+    scores = torch.tensor([[-1e5, 1e5, -1e5]], dtype=torch.float64)
+    mask = torch.tensor([[True, False, True]])
+    expected = torch.tensor([[0.5, 0.0, 0.5]], dtype=torch.float64)
+    assert_close(masked_softmax(scores, mask), expected)
