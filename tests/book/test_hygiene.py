@@ -13,7 +13,8 @@ from tools import book, notebook
 TAGS = {"setup", "hide-input", "solution", "raises-exception", "nbval-ignore-output"}
 OPENING = ["You will be able to", "Read first", r"\d+ minutes"]
 HEADINGS = ["What goes wrong", "Exercises", "Summary", "References|Sources"]
-MOST_CELLS, MOST_CODE_CELLS, MOST_LINES, LEAST_EXERCISES, LEAST_ALT = 80, 40, 20, 4, 20
+MOST_CELLS, MOST_CODE_CELLS, LEAST_EXERCISES, LEAST_ALT = 80, 40, 4, 20
+MOST_LINES, MOST_SETUP_LINES = 20, 30  # the set-up is folded on the page
 MACHINE_PATH = re.compile(r"/(home|root|Users|tmp|work)/|site-packages|\b[A-Z]:\\\w")
 EXERCISE = re.compile(r"\{exercise-start\}[^`]*?^:label: (\S+)", re.MULTILINE)
 SOLUTION_EDGE = re.compile(r"\{solution-start\} (\S+)|\{solution-(end)\}")
