@@ -1,4 +1,4 @@
-"""Serve everything a page needs from the book itself, so that it works offline."""
+"""Serve all that a page needs from the book itself, so that it works offline."""
 
 import re
 from importlib.metadata import distribution
@@ -18,7 +18,9 @@ def use_local_mathjax(app: Sphinx, config: Config) -> None:
     config.mathjax_path = SCRIPT
 
 
-def drop_thebe(app: Sphinx, page: str, template: str, context: dict, doctree) -> None:
+def drop_thebe(
+    app: Sphinx, page: str, template: str, context: dict, doctree
+) -> None:
     """Take out the scripts for live kernels: unused here, they log an error."""
     context["script_files"] = [
         script
@@ -42,6 +44,12 @@ def finish(app: Sphinx, error: Exception | None) -> None:
 
 def setup(app: Sphinx) -> dict:
     app.connect("config-inited", use_local_mathjax)
-    app.connect("html-page-context", drop_thebe, priority=900)  # after they came
+    app.connect(
+        "html-page-context", drop_thebe, priority=900
+    )  # after they came
     app.connect("build-finished", finish)
-    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
+    return {
+        "version": "1",
+        "parallel_read_safe": True,
+        "parallel_write_safe": True,
+    }

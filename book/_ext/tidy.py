@@ -5,18 +5,20 @@ import re
 from docutils import nodes
 from sphinx.application import Sphinx
 
-LAST_LINE = re.compile(r"^[\w.]+(Error|Exception|Warning|Interrupt)\b", re.MULTILINE)
+LAST_LINE = re.compile(
+    r"^[\w.]+(Error|Exception|Warning|Interrupt)\b", re.MULTILINE
+)
 REPEATED_IDS = {"exercise-content", "solution-content"}  # an id may occur once
 
 
 def last_error(traceback: str) -> str:
-    """Cut everything before the error's own message, which may have several lines."""
+    """Cut all before the error's own message, which may have several lines."""
     starts = [match.start() for match in LAST_LINE.finditer(traceback)]
     return traceback[starts[-1] :] if starts else traceback
 
 
 def shorten_tracebacks(app: Sphinx, doctree: nodes.document) -> None:
-    """Show an error by its message: the frames hold paths of the building machine."""
+    """Show an error by its message: the frames hold paths of one machine."""
     for block in doctree.findall(nodes.literal_block):
         if "traceback" in block["classes"]:
             text = last_error(block.astext())
@@ -32,4 +34,8 @@ def drop_repeated_ids(app: Sphinx, doctree: nodes.document, page: str) -> None:
 def setup(app: Sphinx) -> dict:
     app.connect("doctree-read", shorten_tracebacks)
     app.connect("doctree-resolved", drop_repeated_ids)
-    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
+    return {
+        "version": "1",
+        "parallel_read_safe": True,
+        "parallel_write_safe": True,
+    }
