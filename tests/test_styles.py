@@ -106,6 +106,15 @@ def test_key_defaults_to_the_query_and_value_to_the_key(style):
 
 
 @every_style
+def test_two_of_the_three_inputs_may_be_one_object(style):
+    module, (_, key, value) = make(style), inputs()
+    for operands in ((key, key, value), (key, value, key), (value, key, key)):
+        copies = [x.clone() for x in operands]
+        for ours, theirs in zip(call(module, *operands), call(module, *copies)):
+            assert_close(ours, theirs)
+
+
+@every_style
 @pytest.mark.parametrize("grad", [True, False], ids=["grad", "no_grad"])
 @pytest.mark.parametrize("own", [True, False], ids=["self", "cross"])
 def test_a_fully_masked_row_is_the_output_bias(style, grad, own):

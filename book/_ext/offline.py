@@ -1,4 +1,4 @@
-"""Serve all that a page needs from the book itself, so that it works offline."""
+"""Serve all that a page needs from the book itself: it works offline."""
 
 import re
 from importlib.metadata import distribution
