@@ -256,17 +256,27 @@ def flow_diagram(
     columns, rows = zip(*nodes.values())
     width, height = max(columns) - min(columns), max(rows) - min(rows)
     figure, ax = plt.subplots(figsize=(2.2 * width + 2.4, 1.05 * height + 1.0))
+    boxes = {}
     for label, (x, y) in nodes.items():
-        box = {
+        frame = {
             "boxstyle": "round,pad=0.4",
             "facecolor": "#E8F1FA",
             "edgecolor": "#0072B2",
         }
-        ax.text(x, y, label, ha="center", va="center", bbox=box, zorder=3)
+        text = ax.text(x, y, label, ha="center", va="center", bbox=frame, zorder=1)
+        boxes[label] = text.get_bbox_patch()
     for start, end, what in edges:
         (x0, y0), (x1, y1) = nodes[start], nodes[end]
-        arrow = {"arrowstyle": "-|>", "color": "#555555", "shrinkA": 16, "shrinkB": 16}
-        ax.annotate("", (x1, y1), (x0, y0), arrowprops=arrow, zorder=1)
+        arrow = {
+            "arrowstyle": "-|>",
+            "color": "#555555",
+            "patchA": boxes[start],  # an arrow runs from frame to frame
+            "patchB": boxes[end],
+            "shrinkA": 2,
+            "shrinkB": 2,
+        }
+        # Above the boxes, which have to know their size when the arrow is drawn.
+        ax.annotate("", (x1, y1), (x0, y0), arrowprops=arrow, zorder=2)
         text = str(tuple(what.shape)) if hasattr(what, "shape") else str(what)
         letters = (names or {}).get(f"{start}→{end}")
         if letters:
@@ -277,13 +287,13 @@ def flow_diagram(
             text,
             ha="center",
             va="center",
-            fontsize=8,
+            fontsize=9,
             bbox={"boxstyle": "square,pad=0.15", "facecolor": "white", "linewidth": 0},
-            zorder=2,
+            zorder=3,
         )
     ax.set(
         xlim=(min(columns) - 0.65, max(columns) + 0.65),
-        ylim=(max(rows) + 0.5, min(rows) - 0.5),
+        ylim=(max(rows) + 0.3, min(rows) - 0.3),
         title=title or "",
     )
     ax.axis("off")
