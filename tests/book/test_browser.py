@@ -28,6 +28,11 @@ TOO_WIDE = """() => [...document.querySelectorAll('article *')]
     .filter(e => e.getBoundingClientRect().right > innerWidth)
     .map(e => e.outerHTML.slice(0, 120)).slice(0, 5)"""
 
+DISTORTED = """() => [...document.querySelectorAll('article img')]
+    .filter(e => Math.abs(e.naturalWidth / e.naturalHeight
+        - e.clientWidth / e.clientHeight) > 0.05 * e.naturalWidth / e.naturalHeight)
+    .map(e => e.alt)"""
+
 
 @pytest.fixture(scope="module")
 def chromium():
@@ -124,3 +129,4 @@ def test_page_fits_a_phone(visit, page):
     opened = visit(page, viewport=PHONE)
     width = opened.page.evaluate("document.documentElement.scrollWidth")
     assert width <= PHONE["width"], opened.page.evaluate(TOO_WIDE)
+    assert opened.page.evaluate(DISTORTED) == []
