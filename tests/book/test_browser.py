@@ -24,10 +24,14 @@ FLAGS = [  # keep Chromium from calling home, and let it run as root
 NAMES = ["chromium", "chromium-browser", "google-chrome"]
 PHONE = {"width": 360, "height": 740}
 DESK = {"width": 1280, "height": 800}
-TOO_WIDE = """() => [...document.querySelectorAll('article *')]
-    .filter(e => e.getBoundingClientRect().right > innerWidth)
-    .map(e => e.outerHTML.slice(0, 120)).slice(0, 5)"""
-
+TOO_WIDE = """() => {
+    const scrolls = e => e !== null && e !== document.body
+        && (getComputedStyle(e).overflowX !== 'visible' || scrolls(e.parentElement));
+    return [...document.querySelectorAll('article *')]
+        .filter(e => e.getBoundingClientRect().right > innerWidth
+            && !scrolls(e.parentElement))
+        .map(e => e.outerHTML.slice(0, 120)).slice(0, 5);
+}"""
 DISTORTED = """() => [...document.querySelectorAll('article img')]
     .filter(e => Math.abs(e.naturalWidth / e.naturalHeight
         - e.clientWidth / e.clientHeight) > 0.05 * e.naturalWidth / e.naturalHeight)
