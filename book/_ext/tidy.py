@@ -8,6 +8,7 @@ from sphinx.application import Sphinx
 LAST_LINE = re.compile(
     r"^[\w.]+(Error|Exception|Warning|Interrupt)\b", re.MULTILINE
 )
+NUMBERED = re.compile(r"( ?Exercise )\((\d+\.\d+)\)")
 REPEATED_IDS = {"exercise-content", "solution-content"}  # an id may occur once
 
 
@@ -31,9 +32,18 @@ def drop_repeated_ids(app: Sphinx, doctree: nodes.document, page: str) -> None:
         section["ids"] = [id for id in section["ids"] if id not in REPEATED_IDS]
 
 
+def unbracket_numbers(app: Sphinx, doctree: nodes.document, page: str) -> None:
+    """Our exercises carry their number as title, which would read "(2.1)"."""
+    for kind in (nodes.title, nodes.reference):
+        for node in doctree.findall(kind):
+            if found := NUMBERED.fullmatch(node.astext()):
+                node.children = [nodes.Text(f"{found[1]}{found[2]}")]
+
+
 def setup(app: Sphinx) -> dict:
     app.connect("doctree-read", shorten_tracebacks)
     app.connect("doctree-resolved", drop_repeated_ids)
+    app.connect("doctree-resolved", unbracket_numbers)
     return {
         "version": "1",
         "parallel_read_safe": True,
