@@ -16,7 +16,7 @@ HEADINGS = ["What goes wrong", "Exercises", "Summary", "References|Sources"]
 MOST_CELLS, MOST_CODE_CELLS, LEAST_EXERCISES, LEAST_ALT = 80, 40, 4, 20
 MOST_LINES, MOST_SETUP_LINES = 20, 40  # the set-up is folded on the page
 MACHINE_PATH = re.compile(r"/(home|root|Users|tmp|work)/|site-packages|\b[A-Z]:\\\w")
-EXERCISE = re.compile(r"\{exercise-start\}[^`]*?^:label: (\S+)", re.MULTILINE)
+EXERCISE = re.compile(r"\{exercise-start\} ?(.*)\n:label: (.*)\n(:nonumber:)?")
 SOLUTION_EDGE = re.compile(r"\{solution-start\} (\S+)|\{solution-(end)\}")
 
 
@@ -119,9 +119,18 @@ def test_no_path_of_a_machine(chapter):
 
 
 def test_exercises_have_executed_solutions(chapter):
-    labels = EXERCISE.findall(prose(chapter))
+    labels = [label for _, label, _ in EXERCISE.findall(prose(chapter))]
     assert len(labels) >= LEAST_EXERCISES
     assert sorted(set(solved(chapter))) == sorted(labels)
+
+
+def test_exercises_are_numbered_by_chapter(chapter):
+    number = re.match(r"# (\d+) · ", chapter.cells[0].source)[1]
+    found = EXERCISE.findall(prose(chapter))
+    assert found == [
+        (f"{number}.{k}", f"ex-{number}-{k}", ":nonumber:")
+        for k in range(1, len(found) + 1)
+    ]
 
 
 def solved(chapter) -> Iterator[str]:
