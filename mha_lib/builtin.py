@@ -101,10 +101,10 @@ class BuiltinMHA(nn.Module):
         if mask is None:
             return output, self._weights_before_dropout(query, key, value, None)
         aligned = mask_to_bhts(mask, shape)
-        closed = ~aligned.any(-1, keepdim=True)  # queries that see no key
-        opened = to_torch_mask(aligned | closed, shape)
+        empty = ~aligned.any(-1, keepdim=True)  # queries that see no key
+        opened = to_torch_mask(aligned | empty, shape)
         weights = self._weights_before_dropout(query, key, value, opened)
-        return output, weights.masked_fill(closed, 0.0)
+        return output, weights.masked_fill(empty, 0.0)
 
     def _weights_before_dropout(
         self, query: Tensor, key: Tensor, value: Tensor, hidden: Tensor | None
