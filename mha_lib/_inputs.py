@@ -1,10 +1,13 @@
 """What every style asks of its arguments, asked once and in the same words."""
 
+import torch
 from torch import Tensor
 
 
 def check_dropout(dropout: float) -> float:
     """Return ``dropout`` if it is a probability."""
+    if not isinstance(dropout, int | float):
+        raise TypeError(f"dropout must be a number; got {type(dropout).__name__}")
     if not 0.0 <= dropout <= 1.0:
         raise ValueError(f"dropout must be a probability in 0…1; got {dropout}")
     return dropout
@@ -14,16 +17,22 @@ def resolve_inputs(
     query: Tensor,
     key: Tensor | None,
     value: Tensor | None,
-    embed_dim: int,
+    weight: Tensor,
     *,
     batch_axis: int = 0,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Fill in the defaults (key = query, value = key) and check that all three fit."""
+    """Fill in the defaults (key = query, value = key) and check that all three fit.
+
+    ``weight`` is the layer's (E, E) output projection: it knows E and the dtype.
+    """
+    embed_dim = weight.shape[0]
     key = query if key is None else key
     value = key if value is None else value
     length_axis = 1 - batch_axis
     axes = "(B, length, E)" if batch_axis == 0 else "(length, B, E)"
     for name, x in (("query", query), ("key", key), ("value", value)):
+        if not isinstance(x, Tensor):
+            raise TypeError(f"{name} must be a tensor; got {type(x).__name__}")
         if x.dim() != 3:
             raise ValueError(f"{name} must have shape {axes}; got {tuple(x.shape)}")
         if x.shape[-1] != embed_dim:
@@ -34,6 +43,11 @@ def resolve_inputs(
         raise TypeError(
             "query, key and value must share one dtype; "
             f"got {query.dtype}, {key.dtype} and {value.dtype}"
+        )
+    if query.dtype != weight.dtype and not _autocasts(query):
+        raise TypeError(
+            "the inputs must have the dtype of the layer; "
+            f"got {query.dtype} for a layer of {weight.dtype}"
         )
     batches = [x.shape[batch_axis] for x in (query, key, value)]
     if len(set(batches)) > 1:
@@ -47,3 +61,9 @@ def resolve_inputs(
             f"got {key.shape[length_axis]} and {value.shape[length_axis]}"
         )
     return query, key, value
+
+
+def _autocasts(x: Tensor) -> bool:
+    """Whether autocast will bring ``x`` to the dtype of the layer."""
+    device = x.device.type
+    return torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)

@@ -20,7 +20,8 @@ def masked_softmax(scores: Tensor, mask: Tensor | None = None, dim: int = -1) ->
         dim: the axis of the keys.
 
     Returns:
-        Weights of the same shape and dtype. They sum to 1 along ``dim``.
+        Weights of the same shape. They sum to 1 along ``dim``, or to 0 where every
+        key is hidden.
 
     Raises:
         TypeError: the mask is not boolean.
@@ -32,6 +33,8 @@ def masked_softmax(scores: Tensor, mask: Tensor | None = None, dim: int = -1) ->
         finite number of the dtype, so no NaN arises on the way either.
 
     Example:
+        >>> import torch
+        >>> from mha_lib import masked_softmax
         >>> scores = torch.tensor([[0.0, 0.0, 5.0], [1.0, 2.0, 3.0]])
         >>> mask = torch.tensor([[True, True, False], [False, False, False]])
         >>> masked_softmax(scores, mask)
@@ -71,15 +74,21 @@ def attention(
         The context (..., T, V) and the weights (..., T, S) *before* dropout.
 
     Raises:
-        TypeError: tensors of different dtype, or a mask that is not boolean.
+        TypeError: operands that are not floating tensors of one dtype, or a mask
+            that is not boolean.
         ValueError: sizes that do not fit together.
 
     Note:
         A query that may attend to nothing gets zero weights, a zero context and
-        zero gradients, never NaN. The queries are scaled before the product: in
-        half precision q kᵀ may overflow where (q/√D) kᵀ does not.
+        zero gradients, never NaN. Hidden keys may hold NaN, hidden values may not
+        (0 · NaN is NaN): pad with finite numbers. A mask (B, T, S) meets operands
+        with heads as ``mask[:, None]``; the six styles see to that. The queries are
+        scaled before the product: in half precision q kᵀ may overflow where
+        (q/√D) kᵀ does not.
 
     Example:
+        >>> import torch
+        >>> from mha_lib import attention
         >>> q = torch.tensor([[1.0, 0.0]])
         >>> k = torch.tensor([[1.0, 0.0], [1.0, 0.0]])
         >>> v = torch.tensor([[10.0], [20.0]])
@@ -100,6 +109,10 @@ def attention(
 
 
 def _check_operands(q: Tensor, k: Tensor, v: Tensor) -> None:
+    for name, x in (("q", q), ("k", k), ("v", v)):
+        if not isinstance(x, Tensor) or not x.is_floating_point():
+            came = x.dtype if isinstance(x, Tensor) else type(x).__name__
+            raise TypeError(f"{name} must be a floating tensor; got {came}")
     if not q.dtype == k.dtype == v.dtype:
         raise TypeError(
             f"q, k and v must share one dtype; got {q.dtype}, {k.dtype} and {v.dtype}"

@@ -28,6 +28,7 @@ class BatchedMHA(nn.Module):
 
     Example:
         >>> import torch
+        >>> from mha_lib import BatchedMHA
         >>> mha = BatchedMHA(embed_dim=6, num_heads=3)
         >>> output, weights = mha(torch.randn(2, 4, 6), torch.randn(2, 5, 6))
         >>> output.shape, weights.shape
@@ -76,7 +77,7 @@ class BatchedMHA(nn.Module):
             TypeError: tensors of different dtype, or a mask that is not boolean.
             ValueError: sizes that do not fit together.
         """
-        query, key, value = resolve_inputs(query, key, value, self.embed_dim)
+        query, key, value = resolve_inputs(query, key, value, self.out_proj.weight)
         (B, T, _), S = query.shape, key.shape[1]
         if mask is not None:
             mask = mask_to_bhts(mask, (B, self.num_heads, T, S))

@@ -33,10 +33,12 @@ class BuiltinMHA(nn.Module):
         with such rows opened, and the rows are zeroed afterwards. Without a mask
         and without dropout one call is enough. A fully masked row gets zero weights
         and a zero context, so its output is the bias of ``out_proj``, and zero
-        gradients.
+        gradients. Hidden inputs must be finite: torch adds −∞ to hidden scores, and
+        a NaN stays a NaN.
 
     Example:
         >>> import torch
+        >>> from mha_lib import BuiltinMHA
         >>> mha = BuiltinMHA(embed_dim=6, num_heads=3)
         >>> output, weights = mha(torch.randn(2, 4, 6), torch.randn(2, 5, 6))
         >>> output.shape, weights.shape
@@ -56,10 +58,19 @@ class BuiltinMHA(nn.Module):
         super().__init__()
         self.head_dim = head_size(embed_dim, num_heads)
         self.embed_dim, self.num_heads = embed_dim, num_heads
-        self.dropout = check_dropout(dropout)
+        check_dropout(dropout)
         self.mha = nn.MultiheadAttention(
             embed_dim, num_heads, dropout=dropout, bias=bias, batch_first=True
         )
+
+    @property
+    def dropout(self) -> float:
+        """The probability with which ``mha`` drops a weight in training."""
+        return self.mha.dropout
+
+    @dropout.setter
+    def dropout(self, dropout: float) -> None:
+        self.mha.dropout = check_dropout(dropout)
 
     def forward(
         self,
@@ -84,23 +95,21 @@ class BuiltinMHA(nn.Module):
             TypeError: tensors of different dtype, or a mask that is not boolean.
             ValueError: sizes that do not fit together.
         """
-        query, key, value = resolve_inputs(query, key, value, self.embed_dim)
-        if mask is None and not (self.training and self.dropout):
+        query, key, value = resolve_inputs(query, key, value, self.mha.out_proj.weight)
+        # A key that is another object than the query keeps torch off its inference
+        # fast path, which gives NaN for a query that sees no key.
+        key = key.view_as(key)
+        shape = (query.shape[0], self.num_heads, query.shape[1], key.shape[1])
+        aligned = None if mask is None else mask_to_bhts(mask, shape)
+        if 0 in shape:
+            aligned = None  # nothing to hide, and torch cannot cut an empty mask
+        if aligned is None and not (self.training and self.dropout):
             return self.mha(query, key, value, average_attn_weights=False)
 
-        if mask is None:
-            hidden = None
-        else:
-            shape = (query.shape[0], self.num_heads, query.shape[1], key.shape[1])
-            hidden = to_torch_mask(mask, shape)
-        # A key that is another object than the query keeps torch off its inference
-        # fast path, which gives NaN where this path gives a zero context.
-        output, _ = self.mha(
-            query, key.view_as(key), value, attn_mask=hidden, need_weights=False
-        )
-        if mask is None:
+        hidden = None if aligned is None else to_torch_mask(aligned, shape)
+        output, _ = self.mha(query, key, value, attn_mask=hidden, need_weights=False)
+        if aligned is None:
             return output, self._weights_before_dropout(query, key, value, None)
-        aligned = mask_to_bhts(mask, shape)
         empty = ~aligned.any(-1, keepdim=True)  # queries that see no key
         opened = to_torch_mask(aligned | empty, shape)
         weights = self._weights_before_dropout(query, key, value, opened)

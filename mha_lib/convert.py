@@ -60,8 +60,9 @@ def convert(module: nn.Module, target: type[nn.Module]) -> nn.Module:
 
     Returns:
         A new module with copies of the parameters, on the same device, with the
-        same dtype, dropout and training mode. Converting there and back gives the
-        same numbers bit by bit.
+        same dtype, dropout and training mode; all of them trainable, without hooks
+        or loggers (to the same class: a deep copy). Converting there and back gives
+        the same numbers bit by bit. No random number is drawn.
 
     Raises:
         TypeError: a source or target that is not one of the six styles. A subclass
@@ -75,6 +76,8 @@ def convert(module: nn.Module, target: type[nn.Module]) -> nn.Module:
         others: the function is the same, the parameter count is not.
 
     Example:
+        >>> import torch
+        >>> from mha_lib import FusedMHA, PerHeadMHA, convert
         >>> per_head = PerHeadMHA(embed_dim=6, num_heads=3)
         >>> fused = convert(per_head, FusedMHA)
         >>> x = torch.randn(2, 5, 6)
@@ -85,7 +88,7 @@ def convert(module: nn.Module, target: type[nn.Module]) -> nn.Module:
         raise TypeError(
             f"can convert from {_names(_READERS)}; got {type(module).__name__}"
         )
-    if target not in _WRITERS:
+    if not isinstance(target, type) or target not in _WRITERS:
         came = target.__name__ if isinstance(target, type) else repr(target)
         raise TypeError(f"can convert to {_names(_WRITERS)}; got {came}")
     if target is type(module):
@@ -114,13 +117,17 @@ def _extras(module: nn.Module) -> list[str]:
 # --- reading ------------------------------------------------------------------
 
 
+def _chunk(bias: Tensor | None, parts: int) -> tuple[Tensor | None, ...]:
+    """The bias cut into parts; no bias gives parts without one."""
+    return (None,) * parts if bias is None else bias.chunk(parts)
+
+
 def _projection(linear: nn.Linear) -> Projection:
     return Projection(linear.weight, linear.bias)
 
 
 def _split(weight: Tensor, bias: Tensor | None) -> list[Projection]:
-    biases = (None,) * 3 if bias is None else bias.chunk(3)
-    return [Projection(w, b) for w, b in zip(weight.chunk(3), biases)]
+    return [Projection(w, b) for w, b in zip(weight.chunk(3), _chunk(bias, 3))]
 
 
 def _read_separate(module: BatchedMHA | EinsumMHA | SplitConcatMHA) -> Weights:
@@ -132,9 +139,8 @@ def _read_per_head(module: PerHeadMHA) -> Weights:
     def stack(name: str) -> Projection:
         linears = [getattr(head, name) for head in module.heads]
         weight = torch.cat([linear.weight for linear in linears])
-        if linears[0].bias is None:
-            return Projection(weight, None)
-        return Projection(weight, torch.cat([linear.bias for linear in linears]))
+        biases = [linear.bias for linear in linears if linear.bias is not None]
+        return Projection(weight, torch.cat(biases) if biases else None)
 
     q, k, v = stack("q_proj"), stack("k_proj"), stack("v_proj")
     out = _projection(module.out_proj)
@@ -159,8 +165,10 @@ def _read_builtin(module: BuiltinMHA) -> Weights:
 def _new(target: type[nn.Module], weights: Weights) -> nn.Module:
     """An empty target of the right sizes, biases, dtype and device."""
     bias = any(b is not None for b in weights.biases)
-    module = target(weights.embed_dim, weights.num_heads, weights.dropout, bias)
-    return module.to(weights.out.weight)
+    like = weights.out.weight
+    with torch.device("meta"):  # draws no random numbers; all will be overwritten
+        module = target(weights.embed_dim, weights.num_heads, weights.dropout, bias)
+    return module.to(like.dtype).to_empty(device=like.device)
 
 
 def _copy(weight: Tensor, bias: Tensor | None, source: Projection) -> None:
@@ -185,11 +193,7 @@ def _write_per_head(weights: Weights) -> PerHeadMHA:
     for name in ("q", "k", "v"):
         source = getattr(weights, name)
         blocks = source.weight.chunk(weights.num_heads)
-        biases = (
-            (None,) * weights.num_heads
-            if source.bias is None
-            else source.bias.chunk(weights.num_heads)
-        )
+        biases = _chunk(source.bias, weights.num_heads)
         for head, block, bias in zip(module.heads, blocks, biases):
             linear = getattr(head, f"{name}_proj")
             _copy(linear.weight, linear.bias, Projection(block, bias))
@@ -200,9 +204,8 @@ def _write_per_head(weights: Weights) -> PerHeadMHA:
 def _write_joint(
     weight: Tensor, bias: Tensor | None, out_proj: nn.Linear, weights: Weights
 ) -> None:
-    biases = (None,) * 3 if bias is None else bias.chunk(3)
     sources = (weights.q, weights.k, weights.v)
-    for block, block_bias, source in zip(weight.chunk(3), biases, sources):
+    for block, block_bias, source in zip(weight.chunk(3), _chunk(bias, 3), sources):
         _copy(block, block_bias, source)
     _copy(out_proj.weight, out_proj.bias, weights.out)
 

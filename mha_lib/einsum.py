@@ -14,7 +14,7 @@ from mha_lib.layouts import (
     merge_heads_sequence_first,
     split_heads_sequence_first,
 )
-from mha_lib.masks import check_mask
+from mha_lib.masks import check_boolean
 
 __all__ = ["EinsumMHA"]
 
@@ -46,6 +46,8 @@ class EinsumMHA(nn.Module):
         its output is the bias of ``out_proj``, and zero gradients.
 
     Example:
+        >>> import torch
+        >>> from mha_lib import EinsumMHA
         >>> mha = EinsumMHA(embed_dim=6, num_heads=3)
         >>> output, weights = mha(torch.randn(4, 2, 6), torch.randn(5, 2, 6))
         >>> output.shape, weights.shape
@@ -79,6 +81,10 @@ class EinsumMHA(nn.Module):
         self.v_proj = nn.Linear(embed_dim, embed_dim, bias=value_bias)
         self.out_proj = nn.Linear(embed_dim, embed_dim, bias=bias)
 
+    def __getstate__(self) -> dict:
+        """What copies and pickles carry: everything but the last weights."""
+        return self.__dict__ | {"last_weights": None}
+
     def get_scores(self, q: Tensor, k: Tensor) -> Tensor:
         """q_tbhd k_sbhd → scores_tsbh. Override this for another kind of score.
 
@@ -87,7 +93,8 @@ class EinsumMHA(nn.Module):
             k: (S, B, H, D).
 
         Returns:
-            Scores (T, S, B, H), ready for the softmax over s.
+            Finite scores (T, S, B, H), ready for the softmax over s. To hide a key,
+            use a mask, not −∞.
         """
         return torch.einsum("tbhd,sbhd->tsbh", q, k)
 
@@ -105,6 +112,7 @@ class EinsumMHA(nn.Module):
             TypeError: the mask is not boolean.
             ValueError: another shape.
         """
+        check_boolean(mask)
         T, S, B, _ = scores_shape
         fits = mask.dim() == 3 and mask.shape[1] == S
         if not (fits and mask.shape[0] in (1, T) and mask.shape[2] in (1, B)):
@@ -112,9 +120,7 @@ class EinsumMHA(nn.Module):
                 f"mask must be (T or 1, S, B or 1) with (T, S, B) = {(T, S, B)}; "
                 f"got shape {tuple(mask.shape)}"
             )
-        mask = mask[..., None]
-        check_mask(mask, scores_shape)
-        return mask
+        return mask[..., None]
 
     def forward(
         self,
@@ -139,7 +145,7 @@ class EinsumMHA(nn.Module):
             ValueError: sizes that do not fit together.
         """
         query, key, value = resolve_inputs(
-            query, key, value, self.embed_dim, batch_axis=1
+            query, key, value, self.out_proj.weight, batch_axis=1
         )
         q = split_heads_sequence_first(self.q_proj(query), self.num_heads)
         k = split_heads_sequence_first(self.k_proj(key), self.num_heads)

@@ -30,10 +30,12 @@ class FusedMHA(nn.Module):
         third meets its own input; cutting all three out of the *query's* projection
         is the published fault that chapter 4 takes apart. A query that may attend
         to nothing gets zero weights and a zero context, so its output is the bias
-        of ``out_proj``, and zero gradients.
+        of ``out_proj``, and zero gradients. ``in_proj`` is called as a module in
+        self-attention alone: hooks on it do not see cross-attention.
 
     Example:
         >>> import torch
+        >>> from mha_lib import FusedMHA
         >>> mha = FusedMHA(embed_dim=6, num_heads=3)
         >>> output, weights = mha(torch.randn(2, 4, 6), torch.randn(2, 5, 6))
         >>> output.shape, weights.shape
@@ -50,6 +52,7 @@ class FusedMHA(nn.Module):
         num_heads: int,
         dropout: float = 0.0,
         bias: bool = True,
+        *,
         output_dropout: float = 0.0,
     ) -> None:
         super().__init__()
@@ -92,7 +95,7 @@ class FusedMHA(nn.Module):
             TypeError: tensors of different dtype, or a mask that is not boolean.
             ValueError: sizes that do not fit together.
         """
-        query, key, value = resolve_inputs(query, key, value, self.embed_dim)
+        query, key, value = resolve_inputs(query, key, value, self.out_proj.weight)
         (B, T, _), S = query.shape, key.shape[1]
         if mask is not None:
             mask = mask_to_bhts(mask, (B, self.num_heads, T, S))

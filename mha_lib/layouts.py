@@ -9,6 +9,8 @@ heads on the batch axis   (B, T, E)        (H·B, T, D)
 ========================  ===============  ===============
 """
 
+from numbers import Integral
+
 import torch
 from torch import Tensor
 
@@ -37,6 +39,8 @@ def split_heads(x: Tensor, num_heads: int) -> Tensor:
         ValueError: x is not of rank 3, or H does not divide E.
 
     Example:
+        >>> import torch
+        >>> from mha_lib.layouts import split_heads
         >>> x = torch.arange(12).reshape(1, 2, 6)
         >>> split_heads(x, 3)[0, 1]
         tensor([[2, 3],
@@ -61,6 +65,8 @@ def merge_heads(x: Tensor) -> Tensor:
         ValueError: x is not of rank 4.
 
     Example:
+        >>> import torch
+        >>> from mha_lib.layouts import merge_heads, split_heads
         >>> x = torch.randn(2, 5, 6)
         >>> torch.equal(merge_heads(split_heads(x, 3)), x)
         True
@@ -83,6 +89,8 @@ def split_heads_sequence_first(x: Tensor, num_heads: int) -> Tensor:
         ValueError: H does not divide E.
 
     Example:
+        >>> import torch
+        >>> from mha_lib.layouts import split_heads_sequence_first
         >>> split_heads_sequence_first(torch.zeros(7, 2, 6), 3).shape
         torch.Size([7, 2, 3, 2])
     """
@@ -96,12 +104,14 @@ def merge_heads_sequence_first(x: Tensor) -> Tensor:
         x: (T, B, H, D), or any other leading axes.
 
     Returns:
-        (T, B, H·D).
+        (T, B, H·D); a copy where the heads do not lie side by side in memory.
 
     Raises:
         ValueError: x has fewer than two axes.
 
     Example:
+        >>> import torch
+        >>> from mha_lib.layouts import merge_heads_sequence_first
         >>> merge_heads_sequence_first(torch.zeros(7, 2, 3, 2)).shape
         torch.Size([7, 2, 6])
     """
@@ -124,6 +134,8 @@ def heads_to_batch(x: Tensor, num_heads: int) -> Tensor:
         ValueError: x is not of rank 3, or H does not divide E.
 
     Example:
+        >>> import torch
+        >>> from mha_lib.layouts import heads_to_batch
         >>> x = torch.arange(8).reshape(2, 1, 4)
         >>> heads_to_batch(x, 2)[:, 0]
         tensor([[0, 1],
@@ -150,6 +162,8 @@ def batch_to_heads(x: Tensor, num_heads: int) -> Tensor:
         ValueError: x is not of rank 3, or H does not divide its first axis.
 
     Example:
+        >>> import torch
+        >>> from mha_lib.layouts import batch_to_heads, heads_to_batch
         >>> x = torch.randn(2, 5, 6)
         >>> torch.equal(batch_to_heads(heads_to_batch(x, 3), 3), x)
         True
@@ -174,12 +188,19 @@ def head_size(embed_dim: int, num_heads: int) -> int:
         D.
 
     Raises:
+        TypeError: a size that is not an integer.
         ValueError: a size below 1, or H does not divide E.
 
     Example:
+        >>> from mha_lib.layouts import head_size
         >>> head_size(12, 3)
         4
     """
+    if not (isinstance(embed_dim, Integral) and isinstance(num_heads, Integral)):
+        raise TypeError(
+            "embed_dim and num_heads must be integers; "
+            f"got {embed_dim!r} and {num_heads!r}"
+        )
     if embed_dim < 1 or num_heads < 1:
         raise ValueError(
             "embed_dim and num_heads must be at least 1; "

@@ -11,6 +11,7 @@ from torch import Tensor
 __all__ = [
     "additive_mask",
     "causal_mask",
+    "check_boolean",
     "check_mask",
     "combine_masks",
     "embedding_mask",
@@ -52,6 +53,7 @@ def causal_mask(
         ValueError: a negative size, or an unknown ``align``.
 
     Example:
+        >>> from mha_lib import causal_mask
         >>> causal_mask(2, 3).int()
         tensor([[1, 0, 0],
                 [1, 1, 0]], dtype=torch.int32)
@@ -84,9 +86,11 @@ def padding_mask(lengths: Tensor, S: int | None = None) -> Tensor:
 
     Raises:
         TypeError: lengths that are not an integer tensor.
-        ValueError: lengths of another rank, or outside 0 … S.
+        ValueError: lengths of another rank, or outside 0 … S, or a negative S.
 
     Example:
+        >>> import torch
+        >>> from mha_lib import padding_mask
         >>> padding_mask(torch.tensor([1, 3])).int()
         tensor([[[1, 0, 0]],
         <BLANKLINE>
@@ -95,14 +99,19 @@ def padding_mask(lengths: Tensor, S: int | None = None) -> Tensor:
     if (
         not isinstance(lengths, Tensor)
         or lengths.is_floating_point()
-        or (lengths.dtype == torch.bool)
+        or lengths.is_complex()
+        or lengths.dtype == torch.bool
     ):
         came = lengths.dtype if isinstance(lengths, Tensor) else type(lengths).__name__
         raise TypeError(f"lengths must be a tensor of integers; got {came}")
     if lengths.dim() != 1:
         raise ValueError(f"lengths must have shape (B,); got {tuple(lengths.shape)}")
     if S is None:
+        if lengths.device.type == "meta":
+            raise ValueError("S must be given for lengths on the meta device")
         S = int(lengths.max()) if lengths.numel() else 0
+    if S < 0:
+        raise ValueError(f"S must not be negative; got {S}")
     if lengths.numel() and lengths.device.type != "meta":
         low, high = int(lengths.min()), int(lengths.max())
         if low < 0 or high > S:
@@ -122,6 +131,7 @@ def embedding_mask(embeddings: Tensor) -> Tensor:
         Boolean (B, 1, S), True = may attend.
 
     Raises:
+        TypeError: embeddings that are not a tensor.
         ValueError: embeddings that are not (B, S, E).
 
     Note:
@@ -129,9 +139,13 @@ def embedding_mask(embeddings: Tensor) -> Tensor:
         whose features happen to cancel; asking each feature does not.
 
     Example:
+        >>> import torch
+        >>> from mha_lib.masks import embedding_mask
         >>> embedding_mask(torch.tensor([[[1.0, -1.0], [0.0, 0.0]]]))
         tensor([[[ True, False]]])
     """
+    if not isinstance(embeddings, Tensor):
+        raise TypeError(f"embeddings must be a tensor; got {type(embeddings).__name__}")
     if embeddings.dim() != 3:
         raise ValueError(
             f"embeddings must have shape (B, S, E); got {tuple(embeddings.shape)}"
@@ -155,6 +169,8 @@ def combine_masks(*masks: Tensor | None) -> Tensor | None:
         ValueError: a rank outside 2…4, or sizes that do not broadcast.
 
     Example:
+        >>> import torch
+        >>> from mha_lib import causal_mask, combine_masks, padding_mask
         >>> both = combine_masks(causal_mask(3), padding_mask(torch.tensor([2, 3])))
         >>> both.shape
         torch.Size([2, 3, 3])
@@ -167,7 +183,7 @@ def combine_masks(*masks: Tensor | None) -> Tensor | None:
     if not given:
         return None
     for mask in given:
-        _check_bool(mask)
+        check_boolean(mask)
         _check_rank(mask)
     rank = max(mask.dim() for mask in given)
     shapes = [tuple(mask.shape) for mask in given]
@@ -188,6 +204,32 @@ def combine_masks(*masks: Tensor | None) -> Tensor | None:
 # --- checking and aligning ----------------------------------------------------
 
 
+def check_boolean(mask: Tensor) -> None:
+    """Raise unless the mask is a boolean tensor.
+
+    Args:
+        mask: what came.
+
+    Raises:
+        TypeError: anything else.
+
+    Example:
+        >>> import torch
+        >>> from mha_lib.masks import check_boolean
+        >>> check_boolean(torch.ones(2, 3))
+        Traceback (most recent call last):
+        ...
+        TypeError: mask must be boolean with True = may attend; got torch.float32. \
+For a 0/1 mask call .bool(); for a mask that is added use from_torch_mask
+    """
+    if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
+        came = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
+        raise TypeError(
+            f"mask must be boolean with True = may attend; got {came}. "
+            "For a 0/1 mask call .bool(); for a mask that is added use from_torch_mask"
+        )
+
+
 def check_mask(mask: Tensor, shape: torch.Size | tuple[int, ...]) -> None:
     """Raise unless the mask is boolean and broadcasts to ``shape`` without widening.
 
@@ -200,13 +242,14 @@ def check_mask(mask: Tensor, shape: torch.Size | tuple[int, ...]) -> None:
         ValueError: does not broadcast to ``shape``.
 
     Example:
-        >>> check_mask(torch.ones(2, 3), (2, 3))
+        >>> import torch
+        >>> from mha_lib.masks import check_mask
+        >>> check_mask(torch.ones(3, 2, dtype=torch.bool), (2, 3))
         Traceback (most recent call last):
         ...
-        TypeError: mask must be boolean with True = may attend; got torch.float32. \
-For a 0/1 mask call .bool(); for a mask that is added use from_torch_mask
+        ValueError: mask must broadcast to (2, 3); got shape (3, 2)
     """
-    _check_bool(mask)
+    check_boolean(mask)
     try:
         fits = torch.broadcast_shapes(mask.shape, shape) == torch.Size(shape)
     except RuntimeError:
@@ -232,10 +275,12 @@ def mask_to_bhts(mask: Tensor, shape: torch.Size | tuple[int, ...]) -> Tensor:
         ValueError: a rank outside 2…4, or sizes that do not fit.
 
     Example:
+        >>> import torch
+        >>> from mha_lib.masks import mask_to_bhts
         >>> mask_to_bhts(torch.ones(5, 2, 3, dtype=torch.bool), (5, 7, 2, 3)).shape
         torch.Size([5, 1, 2, 3])
     """
-    _check_bool(mask)
+    check_boolean(mask)
     _check_rank(mask)
     if mask.dim() == 2:
         aligned = mask[None, None]
@@ -252,15 +297,6 @@ def mask_to_bhts(mask: Tensor, shape: torch.Size | tuple[int, ...]) -> Tensor:
             f"got shape {tuple(mask.shape)}"
         ) from None
     return aligned
-
-
-def _check_bool(mask: Tensor) -> None:
-    if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
-        came = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
-        raise TypeError(
-            f"mask must be boolean with True = may attend; got {came}. "
-            "For a 0/1 mask call .bool(); for a mask that is added use from_torch_mask"
-        )
 
 
 def _check_rank(mask: Tensor) -> None:
@@ -285,14 +321,18 @@ def additive_mask(mask: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
         A float mask of the same shape.
 
     Raises:
-        TypeError: the mask is not boolean.
+        TypeError: the mask is not boolean, or the dtype not floating.
 
     Example:
+        >>> from mha_lib import causal_mask
+        >>> from mha_lib.masks import additive_mask
         >>> additive_mask(causal_mask(2))
         tensor([[0., -inf],
                 [0., 0.]])
     """
-    _check_bool(mask)
+    check_boolean(mask)
+    if not dtype.is_floating_point:
+        raise TypeError(f"dtype must be floating; got {dtype}")
     zeros = torch.zeros(mask.shape, dtype=dtype, device=mask.device)
     return zeros.masked_fill(~mask, float("-inf"))
 
@@ -305,13 +345,16 @@ def to_torch_mask(mask: Tensor, shape: torch.Size | tuple[int, ...]) -> Tensor:
         shape: the sizes (B, H, T, S).
 
     Returns:
-        Boolean, True = hidden: (T, S) if the mask is the same for every sequence
-        and head, else (B·H, T, S) with the heads of one sequence side by side.
+        Boolean, True = hidden: (T, S) if the mask has no axis of its own for
+        sequences and heads, else (B·H, T, S), the heads of one sequence side by side.
 
     Raises:
         TypeError, ValueError: as :func:`mask_to_bhts`.
 
     Example:
+        >>> import torch
+        >>> from mha_lib import causal_mask, padding_mask
+        >>> from mha_lib.masks import to_torch_mask
         >>> to_torch_mask(causal_mask(2), (5, 3, 2, 2))
         tensor([[False,  True],
                 [False, False]])
@@ -349,6 +392,8 @@ def from_torch_mask(
             mask with values other than 0 and −∞ (that is a bias, not a mask).
 
     Example:
+        >>> import torch
+        >>> from mha_lib.masks import from_torch_mask
         >>> from_torch_mask(torch.tensor([[False, True]]), num_heads=3)
         tensor([[ True, False]])
     """
@@ -379,6 +424,8 @@ def from_torch_mask(
 
 
 def _allowed(mask: Tensor, name: str) -> Tensor:
+    if not isinstance(mask, Tensor):
+        raise TypeError(f"{name} must be a tensor; got {type(mask).__name__}")
     if mask.dtype == torch.bool:
         return ~mask
     if not mask.is_floating_point():
@@ -408,6 +455,9 @@ def to_sequence_first_mask(mask: Tensor, shape: torch.Size | tuple[int, ...]) ->
             this layout has no axis for them.
 
     Example:
+        >>> import torch
+        >>> from mha_lib import padding_mask
+        >>> from mha_lib.masks import to_sequence_first_mask
         >>> lengths = torch.tensor([1, 2])
         >>> to_sequence_first_mask(padding_mask(lengths), (2, 3, 4, 2)).shape
         torch.Size([1, 2, 2])
@@ -436,10 +486,12 @@ def from_sequence_first_mask(mask: Tensor) -> Tensor:
         ValueError: not of rank 3.
 
     Example:
+        >>> import torch
+        >>> from mha_lib.masks import from_sequence_first_mask
         >>> from_sequence_first_mask(torch.ones(4, 2, 1, dtype=torch.bool)).shape
         torch.Size([1, 4, 2])
     """
-    _check_bool(mask)
+    check_boolean(mask)
     if mask.dim() != 3:
         raise ValueError(
             "a sequence-first mask is (T or 1, S, B or 1); "
@@ -464,6 +516,9 @@ def to_heads_on_batch_mask(mask: Tensor, shape: torch.Size | tuple[int, ...]) ->
         TypeError, ValueError: as :func:`mask_to_bhts`.
 
     Example:
+        >>> import torch
+        >>> from mha_lib import padding_mask
+        >>> from mha_lib.masks import to_heads_on_batch_mask
         >>> mask = padding_mask(torch.tensor([1, 2]))
         >>> to_heads_on_batch_mask(mask, (2, 3, 1, 2))[:, 0, 1].int()
         tensor([0, 1, 0, 1, 0, 1], dtype=torch.int32)

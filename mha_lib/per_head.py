@@ -21,6 +21,8 @@ class Head(nn.Module):
         bias: give each projection a bias.
 
     Example:
+        >>> import torch
+        >>> from mha_lib.per_head import Head
         >>> head = Head(embed_dim=6, head_dim=2)
         >>> x = torch.randn(1, 5, 6)
         >>> context, weights = head(x, x, x)
@@ -70,6 +72,8 @@ class PerHeadMHA(nn.Module):
         its output is the bias of ``out_proj``, and zero gradients.
 
     Example:
+        >>> import torch
+        >>> from mha_lib import PerHeadMHA
         >>> mha = PerHeadMHA(embed_dim=6, num_heads=3)
         >>> output, weights = mha(torch.randn(2, 4, 6), torch.randn(2, 5, 6))
         >>> output.shape, weights.shape
@@ -87,13 +91,22 @@ class PerHeadMHA(nn.Module):
         bias: bool = True,
     ) -> None:
         super().__init__()
-        head_dim = head_size(embed_dim, num_heads)
+        self.head_dim = head_size(embed_dim, num_heads)
         self.embed_dim, self.num_heads = embed_dim, num_heads
-        self.dropout = check_dropout(dropout)
         self.heads = nn.ModuleList(
-            Head(embed_dim, head_dim, dropout, bias) for _ in range(num_heads)
+            Head(embed_dim, self.head_dim, dropout, bias) for _ in range(num_heads)
         )
         self.out_proj = nn.Linear(embed_dim, embed_dim, bias=bias)
+
+    @property
+    def dropout(self) -> float:
+        """The probability with which every head drops a weight in training."""
+        return self.heads[0].dropout
+
+    @dropout.setter
+    def dropout(self, dropout: float) -> None:
+        for head in self.heads:
+            head.dropout = check_dropout(dropout)
 
     def forward(
         self,
@@ -118,7 +131,7 @@ class PerHeadMHA(nn.Module):
             TypeError: tensors of different dtype, or a mask that is not boolean.
             ValueError: sizes that do not fit together.
         """
-        query, key, value = resolve_inputs(query, key, value, self.embed_dim)
+        query, key, value = resolve_inputs(query, key, value, self.out_proj.weight)
         (B, T, _), S = query.shape, key.shape[1]
         if mask is not None:
             mask = mask_to_bhts(mask, (B, self.num_heads, T, S))

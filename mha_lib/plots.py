@@ -52,6 +52,9 @@ def attention_map(
         ValueError: weights that are not (T, S), or labels of another number.
 
     Example:
+        >>> import matplotlib.pyplot as plt
+        >>> import torch
+        >>> from mha_lib.plots import attention_map
         >>> ax = attention_map(torch.eye(2), ["the", "cat"])
         >>> [label.get_text() for label in ax.get_xticklabels()]
         ['the', 'cat']
@@ -95,6 +98,9 @@ def head_maps(
         ValueError: weights that are not (H, T, S), or labels of another number.
 
     Example:
+        >>> import matplotlib.pyplot as plt
+        >>> import torch
+        >>> from mha_lib.plots import head_maps
         >>> figure = head_maps(torch.full((3, 2, 4), 0.25))
         >>> len(figure.axes)
         3
@@ -147,6 +153,9 @@ def mask_map(
         ValueError: a mask that is not (T, S), or labels of another number.
 
     Example:
+        >>> import matplotlib.pyplot as plt
+        >>> import torch
+        >>> from mha_lib.plots import mask_map
         >>> ax = mask_map(torch.tensor([[True, False]]))
         >>> [text.get_text() for text in ax.texts]
         ['●', '×']
@@ -193,6 +202,8 @@ def cells(
         ValueError: labels and groups of different shape, or not a table.
 
     Example:
+        >>> import matplotlib.pyplot as plt
+        >>> from mha_lib.plots import cells
         >>> ax = cells([[0, 1, 2, 3]], [[0, 0, 1, 1]], title="two heads")
         >>> [text.get_text() for text in ax.texts]
         ['0', '1', '2', '3']
@@ -246,6 +257,9 @@ def flow_diagram(
         KeyError: an edge that names a step without a place.
 
     Example:
+        >>> import matplotlib.pyplot as plt
+        >>> import torch
+        >>> from mha_lib.plots import flow_diagram
         >>> q = torch.zeros(2, 5, 6)
         >>> places = {"input": (0, 0), "softmax": (0, 1)}
         >>> figure = flow_diagram(places, [("input", "softmax", q)])

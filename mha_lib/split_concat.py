@@ -42,6 +42,7 @@ class SplitConcatMHA(nn.Module):
 
     Example:
         >>> import torch
+        >>> from mha_lib import SplitConcatMHA
         >>> mha = SplitConcatMHA(embed_dim=6, num_heads=3, causal=True)
         >>> output, weights = mha(torch.randn(2, 4, 6))
         >>> output.shape, weights.shape
@@ -105,8 +106,13 @@ class SplitConcatMHA(nn.Module):
             TypeError: tensors of different dtype, or a mask that is not boolean.
             ValueError: sizes that do not fit together.
         """
-        query, key, value = resolve_inputs(query, key, value, self.embed_dim)
+        query, key, value = resolve_inputs(query, key, value, self.out_proj.weight)
         (B, T, _), S, H = query.shape, key.shape[1], self.num_heads
+        if raw_keys is not None and raw_keys.shape[:2] != key.shape[:2]:
+            raise ValueError(
+                f"raw_keys must share (B, S) = {tuple(key.shape[:2])} with the key; "
+                f"got shape {tuple(raw_keys.shape)}"
+            )
         mask = combine_masks(
             mask,
             causal_mask(T, S, device=query.device) if self.causal else None,

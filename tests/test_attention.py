@@ -161,6 +161,13 @@ def test_sizes_that_do_not_fit_are_named(shapes, message):
         attention(*(torch.zeros(shape) for shape in shapes))
 
 
+@pytest.mark.parametrize("nonsense", [None, [1.0], torch.ones(T, D).long()], ids=repr)
+def test_operands_that_are_no_floating_tensors_are_named(nonsense):
+    q, k, v = qkv()
+    with pytest.raises(TypeError, match="k must be a floating tensor; got"):
+        attention(q, nonsense, v)
+
+
 def test_mixed_dtypes_are_named():
     q, k, v = qkv()
     with pytest.raises(TypeError, match="one dtype; got torch.float64, torch.float32"):

@@ -26,7 +26,9 @@ def test_same_function_in_output_weights_and_gradients(source, target, bias):
     for layer in (module, twin):
         operands = inputs()
         output, weights = call(layer, *operands, mask)
-        (output * torch.arange(E) + weights.sum()).sum().backward()
+        # the weights of a row sum to 1: without factors they would have no gradient
+        loss = (output * torch.arange(E)).sum() + (weights * torch.arange(S)).sum()
+        loss.backward()
         results.append([output, weights, *(x.grad for x in operands)])
     for ours, theirs in zip(*results):
         assert_close(ours, theirs)
@@ -56,6 +58,14 @@ def test_dtype_device_dropout_and_mode_come_along(target):
     assert twin.dropout == 0.25 and twin.training
     for parameter in twin.parameters():
         assert parameter.dtype == torch.bfloat16 and parameter.device.type == "meta"
+
+
+@PAIRS
+def test_no_random_number_is_drawn(source, target):
+    module = make(source)
+    before = torch.get_rng_state()
+    convert(module, target)
+    assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_biases_that_only_some_projections_have_are_filled_with_zeros():
@@ -93,5 +103,6 @@ def test_unknown_sources_and_targets_are_named():
         convert(Louder(E, H), FusedMHA)
     with pytest.raises(TypeError, match="convert to PerHeadMHA, .*; got Linear"):
         convert(FusedMHA(E, H), nn.Linear)
-    with pytest.raises(TypeError, match="got 'FusedMHA'"):
-        convert(FusedMHA(E, H), "FusedMHA")
+    for nonsense in ("FusedMHA", [FusedMHA]):
+        with pytest.raises(TypeError, match="convert to PerHeadMHA, .*; got ['\\[]"):
+            convert(FusedMHA(E, H), nonsense)

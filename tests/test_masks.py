@@ -99,6 +99,9 @@ def test_padding_mask_follows_its_lengths_to_the_meta_device():
         ([1, 2], None, TypeError, "tensor of integers; got list"),
         (torch.tensor([1.0]), None, TypeError, "integers; got torch.float32"),
         (torch.tensor([True]), None, TypeError, "integers; got torch.bool"),
+        (torch.tensor([1j]), None, TypeError, "integers; got torch.complex64"),
+        (torch.tensor([], dtype=torch.int64), -1, ValueError, "negative; got -1"),
+        (torch.zeros(1, device="meta").int(), None, ValueError, "S must be given"),
         (torch.tensor([[1]]), None, ValueError, r"shape \(B,\); got \(1, 1\)"),
         (torch.tensor([1, 5]), 4, ValueError, "lie in 0…4; got 1 to 5"),
         (torch.tensor([-1, 3]), None, ValueError, "lie in 0…3; got -1 to 3"),
@@ -117,6 +120,8 @@ def test_embedding_mask_keeps_a_token_whose_features_cancel():
     expected = torch.ones(B, 1, S, dtype=torch.bool)
     expected[1, 0, 2] = False
     assert torch.equal(embedding_mask(embeddings), expected)
+    with pytest.raises(TypeError, match="must be a tensor; got list"):
+        embedding_mask([[[1.0]]])
     with pytest.raises(ValueError, match=r"\(B, S, E\); got \(2, 3\)"):
         embedding_mask(torch.zeros(2, 3))
 
@@ -225,6 +230,8 @@ def test_from_torch_mask_reads_float_masks():
             "boolean or floating; got torch.int32",
         ),
         (torch.ones(2, 2), None, ValueError, "only 0 and -inf"),
+        (torch.full((2, 2), -1e10), None, ValueError, "only 0 and -inf"),
+        ([[True]], None, TypeError, "attn_mask must be a tensor; got list"),
         (None, torch.zeros(2).bool(), ValueError, r"key_padding_mask must be \(B, S\)"),
     ],
 )
@@ -242,6 +249,8 @@ def test_additive_mask_added_to_the_scores_hides_the_same_keys(dtype):
     assert torch.equal(weights != 0, mask)
     with pytest.raises(TypeError, match="boolean"):
         additive_mask(added)
+    with pytest.raises(TypeError, match="dtype must be floating; got torch.int64"):
+        additive_mask(mask, torch.int64)
 
 
 @pytest.mark.parametrize("name", ["T S", "1 S", "B T S", "B 1 S", "B 1 T S"])

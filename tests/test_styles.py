@@ -105,6 +105,29 @@ def test_inputs_and_mask_are_left_alone(style, mask):
 
 
 @every_style
+def test_gradients_flow_through_the_returned_weights(style):
+    module, operands = make(style), inputs()
+    leaves = [x.detach()[:1, :3].requires_grad_() for x in operands[:2]]
+    assert torch.autograd.gradcheck(
+        lambda query, key: call(module, query, key)[1], leaves, fast_mode=True
+    )
+    _, weights = call(module, *operands)
+    (weights * torch.arange(S)).sum().backward()
+    assert operands[0].grad.any() and operands[1].grad.any()
+
+
+@every_style
+@pytest.mark.parametrize("mask", [None, random_mask(T, T)], ids=["none", "mask"])
+def test_inference_mode_changes_nothing(style, mask):
+    # torch has a fast path of its own there
+    module, query = make(style), inputs()[0].detach()
+    with torch.inference_mode():
+        quiet = call(module, query, mask=mask)
+    for ours, theirs in zip(quiet, call(module, query, mask=mask)):
+        assert_close(ours, theirs)
+
+
+@every_style
 def test_key_defaults_to_the_query_and_value_to_the_key(style):
     module, (query, key, _) = make(style), inputs()
     for ours, whole in zip(call(module, query), call(module, query, query, query)):
@@ -186,6 +209,17 @@ def test_dropout_keeps_the_mean(style):
 
 
 @every_style
+def test_dropout_can_be_set_later(style):
+    module = make(style)
+    quiet, weights = call(module, *inputs())
+    module.dropout = 0.5
+    assert convert(module, SplitConcatMHA).dropout == 0.5
+    noisy, same = call(module.train(), *inputs())
+    assert_close(same, weights)
+    assert not torch.allclose(noisy, quiet)
+
+
+@every_style
 def test_no_bias_means_no_bias_anywhere(style):
     assert all(p.dim() == 2 for p in style(E, H, bias=False).parameters())
     assert_close(
@@ -217,10 +251,21 @@ def test_shapes_follow_on_the_meta_device(style):
 
 
 @every_style
-def test_an_empty_batch_passes_through(style):
-    query, key = torch.zeros(0, T, E).double(), torch.zeros(0, S, E).double()
-    output, weights = call(make(style), query, key)
-    assert output.shape == (0, T, E) and weights.shape == (0, H, T, S)
+@pytest.mark.parametrize("own", [True, False], ids=["self", "cross"])
+@pytest.mark.parametrize("masked", [0, 2, 3], ids=["none", "T S", "B T S"])
+@pytest.mark.parametrize("sizes", [(0, T, S), (B, 0, S), (B, T, 0)], ids=str)
+def test_empty_axes_pass_through(style, sizes, masked, own):
+    b, t, s = sizes
+    s = t if own else s
+    mask = torch.ones((b, t, s)[-masked:], dtype=torch.bool) if masked else None
+    module, query = make(style), torch.zeros(b, t, E).double()
+    key = None if own else torch.zeros(b, s, E).double()
+    with torch.no_grad():
+        output, weights = call(module, query, key, mask=mask)
+    assert output.shape == (b, t, E) and weights.shape == (b, H, t, s)
+    if s == 0:  # nothing to attend to
+        bias = getattr(module, "mha", module).out_proj.bias
+        assert_close(output, bias.expand(b, t, E))
 
 
 @every_style
@@ -257,10 +302,27 @@ def test_state_dicts_load_back(style):
         ((6, 0), "at least 1; got 6 and 0"),
         ((6, 2, 1.5), "probability in 0…1; got 1.5"),
         ((6, 2, -0.1), "probability in 0…1; got -0.1"),
+        ((6, 2, float("nan")), "probability in 0…1; got nan"),
     ],
 )
 def test_wrong_sizes_are_named(style, arguments, message):
     with pytest.raises(ValueError, match=message):
+        style(*arguments)
+
+
+@every_style
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((6.0, 3), "must be integers; got 6.0 and 3"),
+        ((6, "3"), "must be integers; got 6 and '3'"),
+        ((None, 3), "must be integers; got None and 3"),
+        ((6, 3, "0.1"), "dropout must be a number; got str"),
+        ((6, 3, None), "dropout must be a number; got NoneType"),
+    ],
+)
+def test_wrong_types_of_sizes_are_named(style, arguments, message):
+    with pytest.raises(TypeError, match=message):
         style(*arguments)
 
 
@@ -289,6 +351,47 @@ def test_mixed_dtypes_are_named(style):
     query, key, value = inputs()
     with pytest.raises(TypeError, match="one dtype; got torch.float64, torch.float32"):
         make(style)(query, key.float(), value)
+
+
+@every_style
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int64])
+def test_inputs_of_another_dtype_than_the_layer_are_named(style, dtype):
+    message = f"dtype of the layer; got {dtype} for a layer of torch.float64"
+    with pytest.raises(TypeError, match=message):
+        make(style)(torch.zeros(B, T, E, dtype=dtype))
+
+
+@every_style
+def test_value_alone_of_another_dtype_is_named(style):
+    query, key, value = inputs()
+    with pytest.raises(
+        TypeError, match="torch.float64, torch.float64 and torch.float32"
+    ):
+        make(style)(query, key.transpose(0, 1), value.float())
+
+
+@every_style
+@pytest.mark.parametrize("nonsense", [None, [[1.0]], "query"], ids=repr)
+def test_inputs_that_are_no_tensors_are_named(style, nonsense):
+    with pytest.raises(TypeError, match="query must be a tensor; got"):
+        style(E, H)(nonsense)
+
+
+@every_style
+def test_autocast_may_mix_dtypes(style):
+    module, query = make(style, torch.float32), inputs(torch.float32)[0]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        output, _ = call(module, query.bfloat16())
+    exact, _ = call(module, query)
+    # bfloat16 keeps 8 bits; the outputs are a few units large
+    assert_close(output.float(), exact, atol=0.2, rtol=0.1)
+
+
+@every_style
+@pytest.mark.parametrize("nonsense", [[[True]], True, "mask"], ids=repr)
+def test_masks_that_are_no_tensors_are_named(style, nonsense):
+    with pytest.raises(TypeError, match="mask must be boolean"):
+        make(style)(torch.zeros(B, T, E).double(), mask=nonsense)
 
 
 @every_style
@@ -347,6 +450,13 @@ def test_fused_draws_each_block_within_its_own_xavier_bound():
     assert not module.in_proj.bias.any() and not module.out_proj.bias.any()
 
 
+def test_fused_output_dropout_is_a_probability_and_off_in_evaluation():
+    with pytest.raises(ValueError, match="probability in 0…1; got 2.0"):
+        FusedMHA(E, H, output_dropout=2.0)
+    ours, _ = call(make(FusedMHA, output_dropout=0.9), *inputs())
+    assert torch.equal(ours, call(make(FusedMHA), *inputs())[0])
+
+
 def test_fused_output_dropout_drops_outputs():
     module = make(FusedMHA, output_dropout=0.5).train()
     output, _ = call(module, *inputs())
@@ -379,6 +489,13 @@ def test_einsum_keeps_and_logs_the_last_weights():
     ]
 
 
+def test_einsum_copies_and_pickles_leave_the_last_weights_behind():
+    module = make(EinsumMHA)
+    call(module, *inputs())
+    for twin in (copy.deepcopy(module), pickle.loads(pickle.dumps(module))):
+        assert twin.last_weights is None and module.last_weights is not None
+
+
 def test_einsum_value_bias_may_stand_alone():
     module = EinsumMHA(E, H, bias=False, value_bias=True)
     with_bias = [name for name, p in module.named_parameters() if p.dim() == 1]
@@ -391,6 +508,20 @@ def test_split_concat_causal_equals_a_causal_mask():
     ours = call(make(SplitConcatMHA, causal=True), query)
     for mine, theirs in zip(ours, call(make(SplitConcatMHA), query, mask=mask)):
         assert_close(mine, theirs)
+
+
+def test_split_concat_causal_is_top_left_and_joins_the_mask():
+    operands, mask = inputs(), MASKS["B T S"]
+    ours = call(make(SplitConcatMHA, causal=True), *operands, mask)
+    both = mask & torch.ones(T, S, dtype=torch.bool).tril()
+    for mine, theirs in zip(ours, call(make(SplitConcatMHA), *operands, both)):
+        assert_close(mine, theirs)
+
+
+def test_split_concat_raw_keys_have_the_length_of_the_keys():
+    query, key, value = inputs()
+    with pytest.raises(ValueError, match=r"share \(B, S\) = \(3, 7\) .*got shape"):
+        make(SplitConcatMHA)(query, key, value, raw_keys=torch.zeros(B, 1, E))
 
 
 def test_split_concat_hides_keys_whose_raw_embedding_is_zero():
@@ -422,6 +553,7 @@ def test_split_concat_residual_and_norm():
     output, _ = make(SplitConcatMHA)(query, key, value)
     added, _ = make(SplitConcatMHA, residual=True)(query, key, value)
     assert_close(added, output + query)
-    module = SplitConcatMHA(E, H, layer_norm=True).double()
+    module = make(SplitConcatMHA, residual=True, layer_norm=True)
     normed, _ = module(query, key, value)
-    assert_close(normed.mean(-1), torch.zeros(B, T, dtype=torch.float64))
+    norm, module.norm = module.norm, None
+    assert_close(normed, norm(module(query, key, value)[0]))  # the norm comes last
