@@ -22,23 +22,20 @@ MAY_IMPORT = {  # what each module may import of ours
     "plots": set(),
     "__init__": BASE | {"attention", "convert"} | STYLES,
 }
-MODULES = {path.stem for path in LIBRARY.glob("*.py")}
 LOADED_WHEN_USED = ["matplotlib", "ipywidgets", "anywidget", "keras", "tensorflow"]
 
 
 def own_imports(path: Path) -> set[str]:
     """The names of our modules that a module imports."""
-    found = set()
+    modules = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            modules |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            package = "mha_lib." if node.level else ""
-            module = package + (node.module or "")
-            found |= {module, *(f"{module}.{alias.name}" for alias in node.names)}
-    assert not any(name.split(".")[0] == "tests" for name in found)
-    names = {name.split(".")[1] for name in found if name.startswith("mha_lib.")}
-    return names & MODULES
+            modules.add("." * node.level + (node.module or ""))
+    assert not any(name.startswith((".", "tests")) for name in modules)
+    assert "mha_lib" not in modules, "import from the module, not from the package"
+    return {name.split(".")[1] for name in modules if name.startswith("mha_lib.")}
 
 
 @pytest.mark.parametrize("path", LIBRARY.glob("*.py"), ids=lambda path: path.stem)
