@@ -96,13 +96,14 @@ class BuiltinMHA(nn.Module):
             ValueError: sizes that do not fit together.
         """
         query, key, value = resolve_inputs(query, key, value, self.mha.out_proj.weight)
-        # A key that is another object than the query keeps torch off its inference
-        # fast path, which gives NaN for a query that sees no key.
-        key = key.view_as(key)
         shape = (query.shape[0], self.num_heads, query.shape[1], key.shape[1])
         aligned = None if mask is None else mask_to_bhts(mask, shape)
         if 0 in shape:
             aligned = None  # nothing to hide, and torch cannot cut an empty mask
+        if aligned is not None or 0 in shape:
+            # torch's inference fast path gives NaN for a query that sees no key, and
+            # no weights for an empty axis. It is left if key and query are two objects.
+            key = key.view_as(key)
         if aligned is None and not (self.training and self.dropout):
             return self.mha(query, key, value, average_attn_weights=False)
 
