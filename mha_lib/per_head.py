@@ -12,7 +12,7 @@ __all__ = ["Head", "PerHeadMHA"]
 
 
 class Head(nn.Module):
-    """head_i = attention(Q W_i^Q, K W_i^K, V W_i^V): one head with its own matrices.
+    """head_h = attention(Q W_h^Q, K W_h^K, V W_h^V): one head, its own matrices.
 
     Args:
         embed_dim: E, the width of the input.
@@ -56,7 +56,7 @@ class Head(nn.Module):
 
 
 class PerHeadMHA(nn.Module):
-    """MultiHead(Q, K, V) = Concat(head_1, …, head_H) W^O, one head after the other.
+    """MultiHead(Q, K, V) = Concat(head_0, …, head_{H−1}) W^O, head by head.
 
     Args:
         embed_dim: E, the width of the input and of the output.
