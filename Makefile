@@ -20,6 +20,8 @@ book: $(READY) ## execute every chapter and build the pages into _build/html
 
 serve: $(READY) ## show the pages on http://localhost:8000 (PORT=8001 for another)
 	@test -f _build/html/index.html || $(BIN)/python -m tools.build
+	@$(BIN)/python -c 'import socket; socket.create_server(("localhost", $(PORT)))' \
+		2>/dev/null || { echo "Port $(PORT) is taken; try: make serve PORT=8001" >&2; exit 1; }
 	@$(BIN)/python -m http.server $(PORT) --bind localhost --directory _build/html
 
 notebooks: $(READY) ## execute every chapter in place, outputs and all
@@ -39,6 +41,7 @@ bench: $(READY) ## measure, and print ratios
 
 stamp: $(READY) ## write the repository named in _config.yml everywhere it occurs
 	@$(BIN)/python -m tools.stamp
+	@touch $(READY) # pyproject.toml may have changed; nothing to install
 
 alone: $(READY) ## run every chapter as on Colab: alone, in an empty folder
 	@$(BIN)/python -m tools.alone
@@ -51,6 +54,7 @@ $(READY): requirements.txt constraints.txt pyproject.toml
 		if $$python -c '$(FITS)' 2>/dev/null; then found=$$python; break; fi; \
 	done; \
 	test -n "$$found" || { echo "$(NONE)" >&2; exit 1; }; \
-	test -x $(BIN)/python || $$found -m venv $(VENV)
-	$(BIN)/python -m pip install -r requirements.txt -e .
+	$(BIN)/python -c '$(FITS)' 2>/dev/null || $$found -m venv --clear $(VENV)
+	$(BIN)/python -m pip install -r requirements.txt -e . || { \
+		echo "The packages were not installed: see above; pip needs a network." >&2; exit 1; }
 	@touch $@

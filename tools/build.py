@@ -20,9 +20,17 @@ JUPYTER_BOOK = "from jupyter_book.cli.main import main; main()"
 COMMAND = ["build", ".", "-W", "-n", "--keep-going"]  # warnings fail the build
 COLOUR = re.compile(r"\x1b\[[\d;]*m")
 FAILED_CELL = re.compile(
-    r"following cell:\n-+\n(?P<source>.*?)\n-+\n(?P<report>.*?)\n+The above exception",
+    r"following cell:\n-{18}\n(?P<source>.*?)\n-{18}\n(?P<report>.*?)"
+    r"\n+The above exception",
     re.DOTALL,
 )
+FAILED_LINE = re.compile(r"^-+> \d+ +(.*)$", re.MULTILINE)
+ERROR = re.compile(r"^\w+(?:Error|Exception|Interrupt)\b.*$", re.MULTILINE)
+COMPLAINT = re.compile(
+    r"^\S.*\b(?:WARNING|ERROR|\w+Error|Extension error)\b[^:\n]*:\s\S.*$",
+    re.MULTILINE,
+)
+MOST_COMPLAINTS = 5
 FAILED_NOTEBOOK = re.compile(r"ExecutionError: (?P<path>\S.*\.ipynb)$", re.MULTILINE)
 LEAST_TEXT = 50  # characters; a page with less was not really written
 
@@ -56,10 +64,11 @@ def run_jupyter_book() -> tuple[int, str]:
 
 
 def why_it_failed(said: str) -> str:
-    """Name the notebook and the cell where an execution stopped, if one did."""
+    """Name the notebook and the cell where it stopped, or repeat the complaints."""
     stopped = FAILED_NOTEBOOK.search(said)
     if stopped is None:
-        return "see the warnings above"
+        complaints = dict.fromkeys(COMPLAINT.findall(said))  # each once, in order
+        return "\n".join(["", *list(complaints)[:MOST_COMPLAINTS]])
     path = Path(stopped["path"])
     reason = str(path.relative_to(book.ROOT))
     if cell := FAILED_CELL.search(said):
@@ -67,8 +76,20 @@ def why_it_failed(said: str) -> str:
         sources = [c.source.strip() for c in chapter.cells]
         index = sources.index(cell["source"].strip())
         reason += f", {notebook.name_of_cell(chapter, index)}"
-        reason += f": {cell['report'].strip().splitlines()[-1]}"
+        error = ERROR.findall(cell["report"])[-1:]
+        line = FAILED_LINE.findall(cell["report"])[:1]
+        reason += "".join(f": {part.strip(': ')}" for part in (*error, *line))
     return reason
+
+
+def absent_sources() -> list[str]:
+    """The pages that _toc.yml names and that nobody has written."""
+    suffixes = (".md", ".ipynb")
+    return [
+        page
+        for page in book.pages()
+        if not any((book.ROOT / f"{page}{suffix}").exists() for suffix in suffixes)
+    ]
 
 
 def missing_pages() -> list[str]:
@@ -88,10 +109,15 @@ def main() -> int:
     if problem := wrong_tool():
         print(problem, file=sys.stderr)
         return 1
+    if absent := absent_sources():
+        names = ", ".join(absent)
+        print(f"_toc.yml names what does not exist: {names}.", file=sys.stderr)
+        return 1
     shutil.rmtree(book.HTML.parent, ignore_errors=True)
     status, said = run_jupyter_book()
     if status:
-        print(f"The book was not built: {why_it_failed(said)}.", file=sys.stderr)
+        print(f"The book was not built: {why_it_failed(said)}", file=sys.stderr)
+        shutil.rmtree(book.HTML, ignore_errors=True)  # or it would be served
         return 1
     if missing := missing_pages():
         print(f"Missing or empty pages: {', '.join(missing)}.", file=sys.stderr)

@@ -87,7 +87,7 @@ def execute(path: Path) -> NotebookNode:
     try:
         return client.execute()
     except CellExecutionError as error:
-        reason = f"{error.ename}: {error.evalue}"
+        reason = f"{error.ename}: {error.evalue}".splitlines()[0]
     except CellTimeoutError:
         reason = f"it ran longer than {TIMEOUT} seconds"
     except DeadKernelError:
@@ -123,20 +123,20 @@ def main(arguments: list[str] | None = None) -> int:
         convert.add_argument("target", type=Path)
     options = parser.parse_args(arguments)
 
-    if options.command == "from-md":
-        from_text(options.source, options.target, "md:myst")
-    elif options.command == "from-py":
-        from_text(options.source, options.target, "py:percent")
-    elif options.command == "to-md":
-        to_text(options.source, options.target, "md:myst")
-    else:
-        for path in options.files:
-            try:
+    try:
+        if options.command == "from-md":
+            from_text(options.source, options.target, "md:myst")
+        elif options.command == "from-py":
+            from_text(options.source, options.target, "py:percent")
+        elif options.command == "to-md":
+            to_text(options.source, options.target, "md:myst")
+        else:
+            for path in options.files:
                 write(execute(path), path)
-            except NotebookError as error:
-                print(error, file=sys.stderr)
-                return 1
-            print(f"{path}: done")
+                print(f"{path}: done")
+    except (NotebookError, OSError, ValueError, RuntimeError) as error:
+        print(error, file=sys.stderr)
+        return 1
     return 0
 
 

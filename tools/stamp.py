@@ -14,6 +14,7 @@ from pathlib import Path
 
 from tools import book, notebook
 
+ADDRESS = re.compile(r"https://github\.com/[\w.-]+/[\w.-]+(?<!\.git)")
 INSTALL = re.compile(r"mha_lib @ git\+[^\s\"\\]+")  # in a notebook, \" ends it
 LINKS = re.compile(r"(<!-- links\b.*?-->\n).*?(<!-- /links -->)", re.DOTALL)
 COLAB_BADGE = "https://colab.research.google.com/assets/colab-badge.svg"
@@ -93,7 +94,15 @@ def outdated() -> dict[Path, str]:
 
 
 def main(arguments: list[str]) -> int:
-    check = arguments == ["--check"]
+    url, _ = book.repository()
+    if not ADDRESS.fullmatch(url):
+        sys.exit(
+            "_config.yml: repository.url must read https://github.com/NAME/REPOSITORY "
+            f"(without .git or / at the end); it reads {url}"
+        )
+    if arguments not in ([], ["--check"]):
+        sys.exit(f"stamp takes nothing or --check; got {' '.join(arguments)}")
+    check = bool(arguments)
     found = outdated()
     for path, text in found.items():
         print(f"{path.relative_to(book.ROOT)}: {'out of date' if check else 'stamped'}")
