@@ -21,7 +21,7 @@ def pages() -> list[str]:
 def _files(entry: dict) -> Iterator[str]:
     yield from (entry[key] for key in ("root", "file") if key in entry)
     for key in ("parts", "chapters", "sections"):
-        for child in entry.get(key, []):
+        for child in entry.get(key) or []:
             yield from _files(child)
 
 

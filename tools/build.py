@@ -48,19 +48,19 @@ def wrong_tool() -> str | None:
 
 def run_jupyter_book() -> tuple[int, str]:
     """Show the build as it goes, and return its exit status and all it said."""
-    process = subprocess.Popen(
+    said = []
+    with subprocess.Popen(
         [sys.executable, "-c", JUPYTER_BOOK, *COMMAND],
         cwd=book.ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         encoding="utf-8",
-    )
-    said = []
-    for line in process.stdout:
-        said.append(COLOUR.sub("", line))
-        print(line if sys.stdout.isatty() else said[-1], end="", flush=True)
-    return process.wait(), "".join(said)
+    ) as process:
+        for line in process.stdout:
+            said.append(COLOUR.sub("", line))
+            print(line if sys.stdout.isatty() else said[-1], end="", flush=True)
+    return process.returncode, "".join(said)
 
 
 def why_it_failed(said: str) -> str:
