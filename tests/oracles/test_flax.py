@@ -1,0 +1,154 @@
+"""flax.nnx `MultiHeadAttention` with the weights of our layer.
+
+The layer: https://flax.readthedocs.io/en/stable/api_reference/nnx/nn/attention.html
+"""
+
+import jax
+import numpy as np
+import pytest
+import torch
+from flax import nnx
+from jax import numpy as jnp
+from jax.experimental import enable_x64
+from torch import Tensor, nn
+
+from mha_lib import BatchedMHA
+from tests.helpers import B, E, H, S, T, inputs, make
+from tests.oracles.common import (
+    COUNTS,
+    GRID,
+    LENGTHS,
+    empty_row_mask,
+    fixed_noise,
+    gradients,
+    grid_inputs,
+    grid_mask,
+)
+
+
+@pytest.fixture(autouse=True)
+def double_precision():
+    """JAX turns float64 into float32 unless told not to."""
+    with enable_x64():
+        yield
+
+
+def to_jax(x: Tensor) -> jax.Array:
+    return jnp.asarray(x.detach().numpy())
+
+
+def to_torch(x: jax.Array) -> Tensor:
+    return torch.from_numpy(np.array(x))  # a copy: JAX's own memory is read-only
+
+
+def to_flax(mha: BatchedMHA) -> nnx.MultiHeadAttention:
+    """The same weights: kernels are (in, out), with the heads cut already."""
+    dtype = to_jax(mha.out_proj.bias).dtype
+    layer = nnx.MultiHeadAttention(
+        H, E, param_dtype=dtype, decode=False, rngs=nnx.Rngs(0)
+    )
+
+    def copy(linear: nn.Linear, target: nnx.LinearGeneral) -> None:
+        kernel, bias = to_jax(linear.weight.T), to_jax(linear.bias)
+        target.kernel.value = kernel.reshape(target.kernel.value.shape)
+        target.bias.value = bias.reshape(target.bias.value.shape)
+
+    copy(mha.q_proj, layer.query)
+    copy(mha.k_proj, layer.key)
+    copy(mha.v_proj, layer.value)
+    copy(mha.out_proj, layer.out)
+    return layer
+
+
+def native_mask(kind: str, crossed: bool) -> jax.Array | None:
+    """The same mask, made by flax where flax can."""
+    keys = S if crossed else T
+    if kind == "causal" and not crossed:  # flax makes square ones only
+        return nnx.make_causal_mask(jnp.ones((B, T)))
+    if kind == "padding":
+        valid = jnp.arange(keys) < to_jax(LENGTHS)[:, None]
+        return nnx.make_attention_mask(jnp.ones((B, T)), valid)
+    mask = grid_mask(kind, crossed)
+    return None if mask is None else to_jax(mask)
+
+
+def call(layer, sources, mask, sow: bool) -> tuple[jax.Array, jax.Array | None]:
+    """Output, and the weights if they are sown; sowing takes other code of flax."""
+    layer = nnx.clone(layer)  # sowing changes the layer, which jax.grad forbids
+    output = layer(*sources, mask=mask, sow_weights=sow)
+    if not sow:
+        return output, None
+    return output, nnx.pop(layer, nnx.Intermediate)["attention_weights"].value[0]
+
+
+# Without sown weights jax.nn.dot_product_attention takes its softmax in float32.
+TOLERANCE = {True: {}, False: {"rtol": 1e-5, "atol": 1e-6}}
+
+
+@pytest.mark.parametrize("sow", [True, False])
+@pytest.mark.parametrize("kind, crossed", GRID)
+def test_output_weights_and_gradients(kind, crossed, sow):
+    mha, sources = make(BatchedMHA), grid_inputs(crossed)
+    output, weights = mha(*sources, mask=grid_mask(kind, crossed))
+
+    layer, mask = to_flax(mha), native_mask(kind, crossed)
+    theirs, their_weights = call(layer, map(to_jax, sources), mask, sow)
+    if sow:
+        torch.testing.assert_close(to_torch(their_weights), weights)
+    torch.testing.assert_close(to_torch(theirs), output, **TOLERANCE[sow])
+
+    def total(*sources):
+        output = call(layer, sources, mask, sow)[0]
+        return (output * to_jax(fixed_noise(output.shape))).sum()
+
+    numbers = range(len(sources))
+    slopes = jax.grad(total, tuple(numbers))(*map(to_jax, sources))
+    for slope, ours in zip(slopes, gradients(output, sources), strict=True):
+        torch.testing.assert_close(to_torch(slope), ours, **TOLERANCE[sow])
+
+
+def test_as_many_cases_as_counted():
+    assert {"cases": len(GRID) * len(TOLERANCE)} == COUNTS["flax"]
+
+
+# --- where we disagree: their value, then ours --------------------------------
+
+
+@pytest.mark.parametrize("sow", [True, False])
+def test_a_fully_masked_row_is_an_average(sow):
+    mha, mask = make(BatchedMHA, torch.float32), empty_row_mask()
+    query, key, value = inputs(torch.float32)
+    theirs, their_weights = call(
+        to_flax(mha), map(to_jax, (query, key, value)), to_jax(mask[:, None]), sow
+    )
+    average = mha.out_proj(mha.v_proj(value).mean(1))
+    torch.testing.assert_close(to_torch(theirs)[:, -1], average)
+    if sow:
+        np.testing.assert_allclose(their_weights[:, :, -1], 1 / S, rtol=1e-6)
+
+    output, weights = mha(query, key, value, mask)
+    assert not weights[:, :, -1].any()
+    torch.testing.assert_close(output[:, -1], mha.out_proj.bias.expand(B, E))
+
+
+def test_a_fully_masked_row_is_nan_in_float64_without_sown_weights():
+    # Their fill, near the largest float64, is −inf once it is cast to float32.
+    mha, sources, mask = make(BatchedMHA), inputs(), empty_row_mask()
+    theirs, _ = call(
+        to_flax(mha), map(to_jax, sources), to_jax(mask[:, None]), sow=False
+    )
+    assert jnp.isnan(theirs[:, -1]).all()
+    assert not jnp.isnan(theirs[:, :-1]).any()
+
+    output, _ = mha(*sources, mask)
+    torch.testing.assert_close(output[:, -1], mha.out_proj.bias.expand(B, E))
+
+
+def test_a_mask_of_rank_3_belongs_to_the_heads():
+    # (H, T, S) there, as numpy broadcasts; (B, T, S) here.
+    mha, sources = make(BatchedMHA), inputs()
+    mask = grid_mask("random", crossed=True)[0]  # (H, T, S)
+    theirs, _ = call(to_flax(mha), map(to_jax, sources), to_jax(mask), sow=True)
+    torch.testing.assert_close(to_torch(theirs), mha(*sources, mask[None])[0])
+    with pytest.raises(ValueError, match="mask must broadcast"):
+        mha(*sources, mask)
