@@ -16,9 +16,10 @@ The styles are ``PerHeadMHA``, ``BatchedMHA``, ``FusedMHA``, ``EinsumMHA``,
 Under all of them lie ``attention`` and ``masked_softmax``. ``causal_mask``,
 ``padding_mask`` and ``combine_masks`` make masks; ``mha_lib.masks`` turns them into
 the forms of other libraries, ``mha_lib.layouts`` splits and merges heads, and
-``convert(module, Style)`` puts the same weights into another style. ``mha_lib.plots``
-draws, and needs matplotlib. ``attention`` and ``convert`` name the functions here,
-not the modules of the same name.
+``convert(source, target)`` puts the same weights into another style, to and from the
+layers of torch, Keras, flax and Hugging Face, and reads and writes their checkpoints
+(``mha_lib.checkpoints``). ``mha_lib.plots`` draws, and needs matplotlib. ``attention``
+and ``convert`` name the functions here, not the modules of the same name.
 """
 
 from mha_lib.attention import attention, masked_softmax

@@ -18,11 +18,14 @@ MAY_IMPORT = {  # what each module may import of ours
     "layouts": {"_inputs"},
     "attention": BASE,
     **dict.fromkeys(STYLES, BASE | {"attention"}),
-    "convert": BASE | {"attention"} | STYLES,
+    "checkpoints": set(),
+    "_kinds": {"checkpoints"},
+    "convert": {"checkpoints", "_kinds"},
     "plots": set(),
     "__init__": BASE | {"attention", "convert"} | STYLES,
 }
 LOADED_WHEN_USED = ["matplotlib", "ipywidgets", "anywidget", "keras", "tensorflow"]
+LOADED_WHEN_USED += ["jax", "flax", "transformers"]
 
 
 def own_imports(path: Path) -> set[str]:
