@@ -13,19 +13,21 @@ The styles are ``PerHeadMHA``, ``BatchedMHA``, ``FusedMHA``, ``EinsumMHA``,
   is the bias of the output projection) and zero gradients;
 * wrong input raises ValueError or TypeError: what was required, then what came.
 
-Under all of them lie ``attention`` and ``masked_softmax``. ``causal_mask``,
-``padding_mask`` and ``combine_masks`` make masks; ``mha_lib.masks`` turns them into
-the forms of other libraries, ``mha_lib.layouts`` splits and merges heads, and
-``convert(source, target)`` puts the same weights into another style, to and from the
-layers of torch, Keras, flax and Hugging Face, and reads and writes their checkpoints
-(``mha_lib.checkpoints``). ``mha_lib.plots`` draws, and needs matplotlib. ``attention``
-and ``convert`` name the functions here, not the modules of the same name.
+``MultiheadAttention`` has the interface of ``torch.nn.MultiheadAttention`` instead,
+and takes its place. Under all of them lie ``attention`` and ``masked_softmax``.
+``causal_mask``, ``padding_mask`` and ``combine_masks`` make masks; ``mha_lib.masks``
+turns them into the forms of other libraries, ``mha_lib.layouts`` splits and merges
+heads, and ``convert(source, target)`` puts the same weights into another style, to and
+from the layers of torch, Keras, flax and Hugging Face, and reads and writes their
+checkpoints (``mha_lib.checkpoints``). ``mha_lib.plots`` draws, and needs matplotlib.
+``attention`` and ``convert`` name the functions here, not the modules of the same name.
 """
 
 from mha_lib.attention import attention, masked_softmax
 from mha_lib.batched import BatchedMHA
 from mha_lib.builtin import BuiltinMHA
 from mha_lib.convert import convert
+from mha_lib.dropin import MultiheadAttention
 from mha_lib.einsum import EinsumMHA
 from mha_lib.fused import FusedMHA
 from mha_lib.masks import causal_mask, combine_masks, padding_mask
@@ -37,6 +39,7 @@ __all__ = [
     "BuiltinMHA",
     "EinsumMHA",
     "FusedMHA",
+    "MultiheadAttention",
     "PerHeadMHA",
     "SplitConcatMHA",
     "attention",

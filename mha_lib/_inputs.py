@@ -63,6 +63,35 @@ def resolve_inputs(
     return query, key, value
 
 
+def check_operands(q: Tensor, k: Tensor, v: Tensor) -> None:
+    """Raise unless q (…, T, D), k (…, S, D) and v (…, S, V) fit together."""
+    for name, x in (("q", q), ("k", k), ("v", v)):
+        if not isinstance(x, Tensor) or not x.is_floating_point():
+            came = x.dtype if isinstance(x, Tensor) else type(x).__name__
+            raise TypeError(f"{name} must be a floating tensor; got {came}")
+    if not q.dtype == k.dtype == v.dtype:
+        raise TypeError(
+            f"q, k and v must share one dtype; got {q.dtype}, {k.dtype} and {v.dtype}"
+        )
+    if min(q.dim(), k.dim(), v.dim()) < 2:
+        raise ValueError(
+            "q, k and v need at least the axes (length, size); "
+            f"got shapes {tuple(q.shape)}, {tuple(k.shape)} and {tuple(v.shape)}"
+        )
+    if q.shape[-1] != k.shape[-1]:
+        raise ValueError(f"q and k must share D; got {q.shape[-1]} and {k.shape[-1]}")
+    if q.shape[-1] == 0:
+        raise ValueError("D must be at least 1; got 0")
+    if k.shape[-2] != v.shape[-2]:
+        raise ValueError(f"k and v must share S; got {k.shape[-2]} and {v.shape[-2]}")
+    if not q.shape[:-2] == k.shape[:-2] == v.shape[:-2]:
+        raise ValueError(
+            "q, k and v must share their leading axes; "
+            f"got {tuple(q.shape[:-2])}, {tuple(k.shape[:-2])} "
+            f"and {tuple(v.shape[:-2])}"
+        )
+
+
 def _autocasts(x: Tensor) -> bool:
     """Whether autocast will bring ``x`` to the dtype of the layer."""
     device = x.device.type

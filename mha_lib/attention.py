@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from mha_lib.masks import check_mask
+from mha_lib._inputs import check_operands
+from mha_lib.masks import causal_mask, check_bias, check_mask
 
 __all__ = ["attention", "masked_softmax"]
 
@@ -56,9 +57,12 @@ def attention(
     v: Tensor,
     mask: Tensor | None = None,
     *,
+    bias: Tensor | None = None,
     scale: float | None = None,
     dropout_p: float = 0.0,
-) -> tuple[Tensor, Tensor]:
+    is_causal: bool = False,
+    need_weights: bool = True,
+) -> tuple[Tensor, Tensor | None]:
     """softmax(q kᵀ / √D) v, with the softmax over the keys that the mask allows.
 
     Args:
@@ -66,12 +70,20 @@ def attention(
         k: keys (..., S, D).
         v: values (..., S, V). The leading axes of q, k and v are the same.
         mask: boolean, True = may attend, broadcastable to (..., T, S); or None.
+        bias: added to the scaled scores, of q's dtype, broadcastable to
+            (..., T, S); or None. To hide a key use ``mask``: a row whose biases are
+            all −inf is NaN.
         scale: multiplies the scores; None means 1/√D.
         dropout_p: probability with which a weight is dropped before it meets the
             values. Pass 0.0 in evaluation.
+        is_causal: a query sees the keys up to its own position alone, as under
+            ``causal_mask(T, S)``; with a mask, both must allow a key.
+        need_weights: False returns None for the weights. The context then comes
+            from ``F.scaled_dot_product_attention``, which never holds all T × S
+            weights at once; with ``is_causal`` and no mask it needs no mask tensor.
 
     Returns:
-        The context (..., T, V) and the weights (..., T, S) *before* dropout.
+        The context (..., T, V) and the weights (..., T, S) *before* dropout, or None.
 
     Raises:
         TypeError: operands that are not floating tensors of one dtype, or a mask
@@ -80,11 +92,13 @@ def attention(
 
     Note:
         A query that may attend to nothing gets zero weights, a zero context and
-        zero gradients, never NaN. Hidden keys may hold NaN, hidden values may not
-        (0 · NaN is NaN): pad with finite numbers. A mask (B, T, S) meets operands
-        with heads as ``mask[:, None]``; the six styles see to that. The queries are
-        scaled before the product: in half precision q kᵀ may overflow where
-        (q/√D) kᵀ does not.
+        zero gradients, never NaN. Hidden keys may hold NaN if the weights are
+        made; hidden values may not (0 · NaN is NaN): pad with finite numbers. A
+        mask (B, T, S) meets operands with heads as ``mask[:, None]``; the six
+        styles see to that. The queries are scaled before the product: in half
+        precision q kᵀ may overflow where (q/√D) kᵀ does not. Without weights a
+        second derivative exists where torch's kernel has one:
+        ``torch.nn.attention.sdpa_kernel(SDPBackend.MATH)`` chooses one that does.
 
     Example:
         >>> import torch
@@ -95,42 +109,34 @@ def attention(
         >>> context, weights = attention(q, k, v)
         >>> context, weights
         (tensor([[15.]]), tensor([[0.5000, 0.5000]]))
+        >>> attention(q, k, v, need_weights=False)
+        (tensor([[15.]]), None)
 
     Source:
         Vaswani et al. (2017), Attention Is All You Need, equation (1).
     """
-    _check_operands(q, k, v)
+    check_operands(q, k, v)
+    shape = (*q.shape[:-1], k.shape[-2])  # (..., T, S)
+    if mask is not None:
+        check_mask(mask, shape)
+    if bias is not None:
+        check_bias(bias, q.dtype, shape)
+    if is_causal and (need_weights or mask is not None or bias is not None):
+        causal = causal_mask(*shape[-2:], device=q.device)
+        mask, is_causal = causal if mask is None else mask & causal, False
+    if not need_weights:
+        if bias is not None:  # torch's function takes one mask, of either kind
+            mask = bias if mask is None else bias.masked_fill(~mask, -math.inf)
+        context = F.scaled_dot_product_attention(
+            q, k, v, mask, dropout_p, is_causal=is_causal, scale=scale
+        )
+        return context, None
+
     if scale is None:
         scale = 1.0 / math.sqrt(q.shape[-1])
     scores = (q * scale) @ k.transpose(-2, -1)  # (..., T, S)
+    if bias is not None:
+        scores = scores + bias
     weights = masked_softmax(scores, mask)
     context = F.dropout(weights, dropout_p) @ v  # (..., T, V)
     return context, weights
-
-
-def _check_operands(q: Tensor, k: Tensor, v: Tensor) -> None:
-    for name, x in (("q", q), ("k", k), ("v", v)):
-        if not isinstance(x, Tensor) or not x.is_floating_point():
-            came = x.dtype if isinstance(x, Tensor) else type(x).__name__
-            raise TypeError(f"{name} must be a floating tensor; got {came}")
-    if not q.dtype == k.dtype == v.dtype:
-        raise TypeError(
-            f"q, k and v must share one dtype; got {q.dtype}, {k.dtype} and {v.dtype}"
-        )
-    if min(q.dim(), k.dim(), v.dim()) < 2:
-        raise ValueError(
-            "q, k and v need at least the axes (length, size); "
-            f"got shapes {tuple(q.shape)}, {tuple(k.shape)} and {tuple(v.shape)}"
-        )
-    if q.shape[-1] != k.shape[-1]:
-        raise ValueError(f"q and k must share D; got {q.shape[-1]} and {k.shape[-1]}")
-    if q.shape[-1] == 0:
-        raise ValueError("D must be at least 1; got 0")
-    if k.shape[-2] != v.shape[-2]:
-        raise ValueError(f"k and v must share S; got {k.shape[-2]} and {v.shape[-2]}")
-    if not q.shape[:-2] == k.shape[:-2] == v.shape[:-2]:
-        raise ValueError(
-            "q, k and v must share their leading axes; "
-            f"got {tuple(q.shape[:-2])}, {tuple(k.shape[:-2])} "
-            f"and {tuple(v.shape[:-2])}"
-        )

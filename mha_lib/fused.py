@@ -7,6 +7,7 @@ from mha_lib._inputs import check_dropout, resolve_inputs
 from mha_lib.attention import attention
 from mha_lib.layouts import head_size, merge_heads, split_heads
 from mha_lib.masks import mask_to_bhts
+from mha_lib.tiled import tiled_attention
 
 __all__ = ["FusedMHA"]
 
@@ -78,7 +79,10 @@ class FusedMHA(nn.Module):
         key: Tensor | None = None,
         value: Tensor | None = None,
         mask: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor]:
+        *,
+        is_causal: bool = False,
+        need_weights: bool = True,
+    ) -> tuple[Tensor, Tensor | None]:
         """Attend with all heads at once.
 
         Args:
@@ -87,9 +91,14 @@ class FusedMHA(nn.Module):
             value: (B, S, E); None means the key.
             mask: boolean, True = may attend: (T, S), (B, T, S) or (B, H, T, S),
                 each axis of its size or 1; or None.
+            is_causal: a query sees the keys up to its own position alone; with a
+                mask, both must allow a key.
+            need_weights: False returns None for the weights and is faster: see
+                :func:`mha_lib.attention.attention`.
 
         Returns:
-            The output (B, T, E) and the weights (B, H, T, S) before dropout.
+            The output (B, T, E) and the weights (B, H, T, S) before dropout, or
+            None.
 
         Raises:
             TypeError: tensors of different dtype, or a mask that is not boolean.
@@ -105,7 +114,11 @@ class FusedMHA(nn.Module):
         k = split_heads(k, self.num_heads)  # (B, H, S, D)
         v = split_heads(v, self.num_heads)  # (B, H, S, D)
         dropout_p = self.dropout if self.training else 0.0
-        context, weights = attention(q, k, v, mask, dropout_p=dropout_p)
+        options = {"dropout_p": dropout_p, "is_causal": is_causal}
+        if need_weights:
+            context, weights = tiled_attention(q, k, v, mask, **options)
+        else:
+            context, weights = attention(q, k, v, mask, **options, need_weights=False)
         output = self.out_proj(merge_heads(context))
         return F.dropout(output, self.output_dropout, self.training), weights
 

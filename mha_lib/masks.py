@@ -11,6 +11,7 @@ from torch import Tensor
 __all__ = [
     "additive_mask",
     "causal_mask",
+    "check_bias",
     "check_boolean",
     "check_mask",
     "combine_masks",
@@ -19,6 +20,7 @@ __all__ = [
     "from_torch_mask",
     "mask_to_bhts",
     "padding_mask",
+    "split_torch_masks",
     "to_heads_on_batch_mask",
     "to_sequence_first_mask",
     "to_torch_mask",
@@ -250,13 +252,45 @@ def check_mask(mask: Tensor, shape: torch.Size | tuple[int, ...]) -> None:
         ValueError: mask must broadcast to (2, 3); got shape (3, 2)
     """
     check_boolean(mask)
+    _check_broadcast("mask", mask, shape)
+
+
+def check_bias(
+    bias: Tensor, dtype: torch.dtype, shape: torch.Size | tuple[int, ...]
+) -> None:
+    """Raise unless the bias has the dtype and broadcasts to ``shape``.
+
+    Args:
+        bias: what came: a tensor that will be added to the scores.
+        dtype: the dtype of the scores.
+        shape: the shape of the scores.
+
+    Raises:
+        TypeError: not a tensor of that dtype.
+        ValueError: does not broadcast to ``shape``.
+
+    Example:
+        >>> import torch
+        >>> from mha_lib.masks import check_bias
+        >>> check_bias(torch.zeros(3, 2), torch.float32, (2, 3))
+        Traceback (most recent call last):
+        ...
+        ValueError: bias must broadcast to (2, 3); got shape (3, 2)
+    """
+    if not isinstance(bias, Tensor) or bias.dtype != dtype:
+        came = bias.dtype if isinstance(bias, Tensor) else type(bias).__name__
+        raise TypeError(f"bias must be a tensor of {dtype}; got {came}")
+    _check_broadcast("bias", bias, shape)
+
+
+def _check_broadcast(name: str, x: Tensor, shape: torch.Size | tuple[int, ...]) -> None:
     try:
-        fits = torch.broadcast_shapes(mask.shape, shape) == torch.Size(shape)
+        fits = torch.broadcast_shapes(x.shape, shape) == torch.Size(shape)
     except RuntimeError:
         fits = False
     if not fits:
         raise ValueError(
-            f"mask must broadcast to {tuple(shape)}; got shape {tuple(mask.shape)}"
+            f"{name} must broadcast to {tuple(shape)}; got shape {tuple(x.shape)}"
         )
 
 
@@ -366,6 +400,64 @@ def to_torch_mask(mask: Tensor, shape: torch.Size | tuple[int, ...]) -> Tensor:
     if aligned.shape[:2] == (1, 1):
         return ~aligned[0, 0].expand(T, S)
     return ~aligned.expand(B, H, T, S).reshape(B * H, T, S)
+
+
+def split_torch_masks(
+    attn_mask: Tensor | None,
+    key_padding_mask: Tensor | None,
+    shape: torch.Size | tuple[int, ...],
+    dtype: torch.dtype,
+) -> tuple[Tensor | None, Tensor | None]:
+    """Both masks of ``nn.MultiheadAttention`` as one of ours and one finite bias.
+
+    Args:
+        attn_mask: (T, S) or (B·H, T, S), boolean with True = hidden, or floating:
+            added to the scores, −∞ = hidden; or None.
+        key_padding_mask: (B, S), of either kind; or None.
+        shape: the sizes (B, H, T, S).
+        dtype: the dtype that the bias shall have.
+
+    Returns:
+        A boolean mask, True = may attend, and a bias without −∞, each broadcastable
+        to (B, H, T, S), or None where nothing asks for one.
+
+    Raises:
+        TypeError: a mask that is neither boolean nor floating.
+        ValueError: a mask of another shape.
+
+    Example:
+        >>> import torch
+        >>> from mha_lib.masks import split_torch_masks
+        >>> attn_mask = torch.tensor([[0.5, float("-inf")]])
+        >>> split_torch_masks(attn_mask, None, (1, 1, 1, 2), torch.float32)
+        (tensor([[ True, False]]), tensor([[0.5000, 0.0000]]))
+    """
+    B, H, T, S = shape
+    mask = bias = None
+    for name, given, shapes in (
+        ("attn_mask", attn_mask, [(T, S), (B * H, T, S)]),
+        ("key_padding_mask", key_padding_mask, [(B, S)]),
+    ):
+        if given is None:
+            continue
+        if given.dtype != torch.bool and not given.is_floating_point():
+            raise TypeError(f"{name} must be boolean or floating; got {given.dtype}")
+        if tuple(given.shape) not in shapes:
+            required = " or ".join(map(str, shapes))
+            raise ValueError(f"{name} must be {required}; got {tuple(given.shape)}")
+        if name == "key_padding_mask":
+            given = given[:, None, None]  # (B, 1, 1, S)
+        elif given.dim() == 3:
+            given = given.view(B, H, T, S)
+        if given.dtype == torch.bool:
+            mask = ~given if mask is None else mask & ~given
+        else:
+            bias = given.to(dtype) if bias is None else bias + given.to(dtype)
+    if bias is not None:
+        finite = bias != float("-inf")
+        mask = finite if mask is None else mask & finite
+        bias = bias.masked_fill(~finite, 0.0)
+    return mask, bias
 
 
 def from_torch_mask(

@@ -17,12 +17,15 @@ MAY_IMPORT = {  # what each module may import of ours
     "masks": {"_inputs"},
     "layouts": {"_inputs"},
     "attention": BASE,
+    "tiled": BASE | {"attention"},
     **dict.fromkeys(STYLES, BASE | {"attention"}),
+    "fused": BASE | {"attention", "tiled"},
+    "dropin": {"attention", "layouts", "masks", "tiled"},
     "checkpoints": set(),
     "_kinds": {"checkpoints"},
     "convert": {"checkpoints", "_kinds"},
     "plots": set(),
-    "__init__": BASE | {"attention", "convert"} | STYLES,
+    "__init__": BASE | {"attention", "convert", "dropin"} | STYLES,
 }
 LOADED_WHEN_USED = ["matplotlib", "ipywidgets", "anywidget", "keras", "tensorflow"]
 LOADED_WHEN_USED += ["jax", "flax", "transformers"]

@@ -1,0 +1,228 @@
+"""The same attention in tiles: no map larger than the processor's cache is in use."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+from mha_lib._inputs import check_operands
+from mha_lib.attention import attention
+from mha_lib.masks import causal_mask, check_bias, check_mask
+
+__all__ = ["tiled_attention"]
+
+TILE = 2**18  # numbers in one tile: 1 MiB in float32, what a core's cache holds
+
+
+def tiled_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None = None,
+    *,
+    bias: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    average: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """softmax(q kᵀ / √D) v with its weights, computed piece by piece.
+
+    The results are those of :func:`mha_lib.attention.attention`. On a processor a
+    large map of scores costs more in memory traffic than in arithmetic, so here each
+    piece goes through product, softmax and product while it is in the cache. A small
+    map, another device, dropout, a bias that learns and torch's program
+    transformations (``torch.compile``, ``torch.func``, autocast, forward mode) take
+    the plain formula.
+
+    Args:
+        q: queries (B, H, T, D).
+        k: keys (B, H, S, D).
+        v: values (B, H, S, V).
+        mask: boolean, True = may attend, broadcastable to (B, H, T, S); or None.
+        bias: added to the scaled scores, broadcastable to (B, H, T, S); or None.
+        dropout_p: as in ``attention``.
+        is_causal: as in ``attention``.
+        average: return the mean of the weights over the heads; the map of all
+            heads then never exists at once.
+
+    Returns:
+        The context (B, H, T, V) and the weights before dropout: (B, H, T, S), or
+        (B, T, S) if averaged.
+
+    Raises:
+        TypeError: as ``attention``.
+        ValueError: as ``attention``.
+
+    Note:
+        Both results have first and second derivatives. The averaged weights keep no
+        map for the backward pass: it computes the pieces again.
+
+    Example:
+        >>> import torch
+        >>> from mha_lib.tiled import tiled_attention
+        >>> q, k, v = (torch.randn(1, 2, 1024, 4) for _ in range(3))
+        >>> context, weights = tiled_attention(q, k, v, average=True)
+        >>> context.shape, weights.shape
+        (torch.Size([1, 2, 1024, 4]), torch.Size([1, 1024, 1024]))
+
+    Source:
+        Rabe and Staats (2021), Self-attention Does Not Need O(n²) Memory; Dao et
+        al. (2022), FlashAttention: tiles, and recomputation in the backward pass.
+    """
+    check_operands(q, k, v)
+    shape = (*q.shape[:-1], k.shape[-2])  # (B, H, T, S)
+    if dropout_p or not _worth_tiling(q, k, v, bias):
+        context, weights = attention(
+            q, k, v, mask, bias=bias, dropout_p=dropout_p, is_causal=is_causal
+        )
+        return context, weights.mean(1) if average else weights
+    if mask is not None:
+        check_mask(mask, shape)
+    if bias is not None:
+        check_bias(bias, q.dtype, shape)
+    if is_causal:
+        causal = causal_mask(*shape[-2:])
+        mask = causal if mask is None else mask & causal
+    return _Tiled.apply(q, k, v, mask, bias, average)
+
+
+def _worth_tiling(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> bool:
+    return (
+        q.dim() == 4
+        and q.device.type == "cpu"
+        and q.shape[:-1].numel() * k.shape[-2] > TILE
+        and not (bias is not None and bias.requires_grad)
+        and not torch.compiler.is_compiling()
+        and not torch.is_autocast_enabled("cpu")
+        and not torch.overrides.has_torch_function((q, k, v))
+        # torch.func and forward mode see through plain operations only
+        and not torch._C._are_functorch_transforms_active()
+        and forward_ad._current_level < 0
+    )
+
+
+def _tiles(B: int, H: int, T: int, S: int) -> Iterator[tuple[int, slice, slice]]:
+    """The map (B, H, T, S) cut into tiles: several whole heads, or rows of one."""
+    heads = max(1, TILE // (T * S))
+    rows = T if heads > 1 else max(1, TILE // S)
+    for b in range(B):
+        for t in range(0, T, rows):
+            for h in range(0, H, heads):
+                yield b, slice(h, h + heads), slice(t, t + rows)
+
+
+class _Weights:
+    """softmax(q kᵀ), any tile of it at a time; q comes scaled."""
+
+    def __init__(
+        self, q: Tensor, k: Tensor, mask: Tensor | None, bias: Tensor | None
+    ) -> None:
+        self.shape = (*q.shape[:-1], k.shape[-2])  # (B, H, T, S)
+        self.q, self.keys = q, k.mT
+        self.hidden = None if mask is None else (~mask).expand(self.shape)
+        self.bias = None if bias is None else bias.expand(self.shape)
+        self.lowest = torch.finfo(q.dtype).min
+        self.scratch = q.new_empty(0)
+
+    def tile(self, index: tuple[int, slice, slice], out: Tensor | None) -> Tensor:
+        b, heads, _ = index
+        q = self.q[index]
+        if out is None:  # one piece of memory then serves all tiles
+            out = self.scratch.resize_(*q.shape[:-1], self.shape[-1])
+        torch.bmm(q, self.keys[b, heads], out=out)
+        if self.bias is not None:
+            out += self.bias[index]
+        if self.hidden is not None:
+            out.masked_fill_(self.hidden[index], self.lowest)
+        torch.softmax(out, -1, out=out)
+        if self.hidden is not None:
+            out.masked_fill_(self.hidden[index], 0.0)
+        return out
+
+
+class _Tiled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, q, k, v, mask, bias, average):
+        computed = _Weights(q * q.shape[-1] ** -0.5, k, mask, bias)
+        B, H, T, S = computed.shape
+        context = _heads_last(q, T, v.shape[-1], q.dtype)
+        if average:
+            weights = q.new_zeros(B, T, S, dtype=_accumulator(q.dtype))
+        else:
+            weights = q.new_empty(B, H, T, S)
+        for index in _tiles(B, H, T, S):
+            b, heads, rows = index
+            tile = computed.tile(index, None if average else weights[index])
+            context[index] = tile @ v[b, heads]
+            if average:
+                for head in tile:
+                    weights[b, rows] += head
+        if average:
+            weights = weights.div_(H).to(q.dtype)
+        ctx.save_for_backward(q, k, v, mask, bias, None if average else weights)
+        ctx.set_materialize_grads(False)
+        return context, weights
+
+    @staticmethod
+    def backward(ctx, grad_context, grad_weights):
+        q, k, v, mask, bias, weights = ctx.saved_tensors
+        average = weights is None
+        if torch.is_grad_enabled():  # a second derivative is wanted
+            grads = _backward_by_formula(
+                (q, k, v), mask, bias, average, (grad_context, grad_weights)
+            )
+            return *grads, None, None, None
+
+        scale = q.shape[-1] ** -0.5
+        q = q * scale
+        computed = _Weights(q, k, mask, bias)
+        B, H, T, S = computed.shape
+        if grad_context is None:
+            grad_context = v.new_zeros(1).expand(B, H, T, v.shape[-1])
+        if grad_weights is not None and average:
+            grad_weights = (grad_weights / H)[:, None].expand(B, H, T, S)
+        grad_q = _heads_last(q, T, q.shape[-1], q.dtype)
+        grad_k = _heads_last(k, S, k.shape[-1], _accumulator(k.dtype)).zero_()
+        grad_v = _heads_last(v, S, v.shape[-1], _accumulator(v.dtype)).zero_()
+        for index in _tiles(B, H, T, S):
+            b, heads, _ = index
+            tile = computed.tile(index, None) if average else weights[index]
+            grad_v[b, heads] += tile.mT @ grad_context[index]
+            grad = grad_context[index] @ v[b, heads].mT  # of the tile
+            if grad_weights is not None:
+                grad += grad_weights[index]
+            grad -= (grad * tile).sum(-1, keepdim=True)
+            grad *= tile  # of the scores
+            grad_q[index] = grad @ k[b, heads]
+            grad_k[b, heads] += grad.mT @ q[index]
+        grads = (grad_q.mul_(scale), grad_k.to(k.dtype), grad_v.to(v.dtype))
+        return *grads, None, None, None
+
+
+def _heads_last(like: Tensor, length: int, size: int, dtype: torch.dtype) -> Tensor:
+    """Empty (B, H, length, size) whose heads lie side by side: merging is free."""
+    B, H = like.shape[:2]
+    return like.new_empty(B, length, H, size, dtype=dtype).transpose(1, 2)
+
+
+def _accumulator(dtype: torch.dtype) -> torch.dtype:
+    """Sums over many tiles are kept in float32 at least."""
+    return torch.promote_types(dtype, torch.float32)
+
+
+def _backward_by_formula(operands, mask, bias, average, grads):
+    """The gradients of q, k and v as plain operations, which can be derived again."""
+    context, weights = attention(*operands, mask, bias=bias)
+    results = (context, weights.mean(1) if average else weights)
+    pairs = [pair for pair in zip(results, grads) if pair[1] is not None]
+    found = iter(
+        torch.autograd.grad(
+            [result for result, _ in pairs],
+            [x for x in operands if x.requires_grad],
+            [grad for _, grad in pairs],
+            create_graph=True,
+            allow_unused=True,  # the weights do not depend on v
+        )
+    )
+    return [next(found) if x.requires_grad else None for x in operands]
