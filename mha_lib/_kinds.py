@@ -43,9 +43,9 @@ class Kind:
 
     @property
     def title(self) -> str:
-        """What messages call the class."""
-        ours = self.module.startswith("mha_lib.")
-        return self.name if ours else f"{self.module}.{self.name}"
+        """What messages call it: its name, with the module where two share one."""
+        unique = self.module.startswith(("mha_lib.", "transformers."))
+        return self.name if unique else f"{self.module}.{self.name}"
 
     def read(self, module: Any) -> Weights:
         """The weights of a module of this class, or ValueError."""
@@ -60,7 +60,8 @@ class Kind:
         if None not in reasons:
             return reasons[-1]  # the last layout is the roomiest
         if weights.output_dropout and "output_dropout" not in self.holds:
-            return f"it has no output_dropout, which is {weights.output_dropout}"
+            p = weights.output_dropout
+            return f"it has no dropout on its output, which is {p} (make it 0 first)"
         return None
 
     def make(self, weights: Weights, source: Any) -> Any:
