@@ -34,10 +34,10 @@ lint: $(READY) ## check style
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 
-bench: $(READY) ## measure, and print ratios
-	@for file in benchmarks/[a-z]*.py; do \
-		echo "== $$file"; $(BIN)/python -m benchmarks.$$(basename $$file .py) || exit 1; \
-	done
+bench: $(READY) ## measure layers, import and book (half an hour; leave it alone)
+	@$(BIN)/python -m benchmarks
+	@$(BIN)/python -m benchmarks.import_time
+	@$(BIN)/python -m benchmarks.book_time
 
 stamp: $(READY) ## write the repository named in _config.yml everywhere it occurs
 	@$(BIN)/python -m tools.stamp

@@ -1,1 +1,1 @@
-"""Measurements that print ratios; run each as ``python -m benchmarks.NAME``."""
+"""Measurements that print ratios: ``python -m benchmarks``, and two more by name."""

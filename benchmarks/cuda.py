@@ -1,0 +1,70 @@
+"""What only a GPU has: torch's backends of SDPA, FlexAttention, torch.compile.
+
+UNTESTED: written where there is no GPU. Each contestant is built and checked like all
+others; one that cannot run is reported with its reason and harms nobody.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from benchmarks.contestants import Contestant, Floor
+from benchmarks.problem import Problem
+
+
+class Backend(Floor):
+    """The floor, one backend of SDPA and no other."""
+
+    def __init__(self, problem: Problem, name: str) -> None:
+        super().__init__(problem)
+        from torch.nn.attention import SDPBackend
+
+        self.backend = getattr(SDPBackend, name)
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        from torch.nn.attention import sdpa_kernel
+
+        with sdpa_kernel(self.backend):
+            return super().attend(q, k, v)
+
+
+class Flex(Floor):
+    """FlexAttention, compiled; its block mask is made beforehand."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem)
+        from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+        self.compiled = torch.compile(flex_attention)
+        self.blocks = None
+        if problem.causal:
+            T, device = problem.size.T, str(problem.x.device)
+            self.blocks = create_block_mask(
+                lambda b, h, t, s: t >= s, None, None, T, T, device=device
+            )
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return self.compiled(q, k, v, block_mask=self.blocks)
+
+
+def backend(name: str):
+    return lambda problem: Backend(problem, name)
+
+
+def compiled(problem: Problem) -> nn.Module:
+    return torch.compile(Floor(problem))
+
+
+ONLY = {"devices": ("cuda",), "core": True}
+ON_CUDA = (
+    Contestant(
+        "SDPA, FlashAttention",
+        backend("FLASH_ATTENTION"),
+        dtypes=("bfloat16",),
+        **ONLY,
+    ),
+    Contestant("SDPA, cuDNN", backend("CUDNN_ATTENTION"), dtypes=("bfloat16",), **ONLY),
+    Contestant("SDPA, memory-efficient", backend("EFFICIENT_ATTENTION"), **ONLY),
+    Contestant("SDPA, math", backend("MATH"), makes_map=True, **ONLY),
+    Contestant("FlexAttention, compiled", Flex, **ONLY),
+    Contestant("floor, torch.compile", compiled, **ONLY),
+)

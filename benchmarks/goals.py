@@ -1,0 +1,83 @@
+"""What was aimed at, and whether the numbers reach it."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from benchmarks import views
+from benchmarks.problem import Size
+from benchmarks.results import select
+
+NO_WEIGHTS = ("FusedMHA, no weights", "mha_lib.MultiheadAttention, no weights")
+WITH_WEIGHTS = (
+    "mha_lib.MultiheadAttention, weights averaged",
+    "mha_lib.MultiheadAttention, weights per head",
+    "FusedMHA, weights per head",
+)
+THEIRS = "nn.MultiheadAttention, "
+LOOP = "loop over head slices"
+SIZES = ((8, 128, 256, 8), (4, 512, 512, 8), (2, 1024, 1024, 16), (1, 2048, 768, 12))
+RESOLUTION = 0.03  # two equal contestants may differ by this much
+
+
+class Goal(NamedTuple):
+    """A goal, whether it was reached, and the case that was furthest from it."""
+
+    text: str
+    reached: bool
+    worst: str
+
+
+def goals(content: dict) -> Iterator[Goal]:
+    """Those for which there are numbers, at the sizes for which they were set."""
+    cells = [
+        e
+        for e in select(content, part="sizes")
+        if e.get("rows") and tuple(e["size"]) in SIZES
+    ]
+    for name in NO_WEIGHTS:
+        yield from at_most(f"{name}: at most 1.03", name, cells, 1.03)
+        for other in ("no weights", "no weights, no fast path"):
+            yield from not_slower(name, THEIRS + other, cells)
+    short = [e for e in cells if Size(*e["size"]).T <= 1024]
+    for name in WITH_WEIGHTS:
+        yield from at_most(f"{name}: at most 1.2 for T ≤ 1024", name, short, 1.2)
+        yield from not_slower(name, THEIRS + name.partition(", ")[2], cells)
+        yield from not_slower(name, LOOP, cells)
+    yield from linear_memory(content)
+
+
+def at_most(text: str, name: str, cells: list[dict], bound: float) -> Iterator[Goal]:
+    ratios = {place(e): e["rows"][name]["ratio"] for e in cells if name in e["rows"]}
+    if ratios:
+        worst = max(ratios, key=ratios.get)
+        reached = ratios[worst] <= bound
+        yield Goal(text, reached, f"{ratios[worst]:.2f} at {worst}")
+
+
+def not_slower(name: str, other: str, cells: list[dict]) -> Iterator[Goal]:
+    quotients = {
+        place(e): e["rows"][name]["ratio"] / e["rows"][other]["ratio"]
+        for e in cells
+        if name in e["rows"] and other in e["rows"]
+    }
+    if quotients:
+        worst = max(quotients, key=quotients.get)
+        text = f"{name}: not slower than {other} (resolution {RESOLUTION:.0%})"
+        reached = quotients[worst] <= 1 + RESOLUTION
+        yield Goal(text, reached, f"{quotients[worst]:.2f} at {worst}")
+
+
+def linear_memory(content: dict) -> Iterator[Goal]:
+    series = views.memory_by_length(content)
+    for name in NO_WEIGHTS:
+        power = views.exponent(series.get(name, {}))
+        if power is not None:
+            longest = max(series[name])
+            text = f"{name}: memory linear in T (exponent at most 1.1)"
+            yield Goal(text, power <= 1.1, f"{power:.2f} up to T = {longest}")
+
+
+def place(entry: dict) -> str:
+    mask = "causal" if entry["causal"] else "no mask"
+    where = f"{entry['dtype']}, {entry['threads']} thread(s), {entry['allocator']}"
+    return f"{tuple(entry['size'])} {entry['run']}, {mask}, {where}"

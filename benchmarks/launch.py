@@ -1,0 +1,118 @@
+"""Starts workers, and outlives them."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+# glibc gives the pages of large freed tensors back to the system, and the next tensor
+# faults for each page anew. With these it keeps them, as the allocators of other
+# systems and torch's own for CUDA do.
+KEEP_PAGES = {
+    "MALLOC_MMAP_MAX_": "0",
+    "MALLOC_TRIM_THRESHOLD_": str(2**36),
+    "MALLOC_TOP_PAD_": str(2**28),
+}
+# With this each tensor has pages of its own, which go when it goes: then the pages in
+# use are those of the tensors that are alive.
+OWN_PAGES = {"MALLOC_MMAP_THRESHOLD_": str(2**16)}
+ALLOCATORS = {"system": {}, "keeps pages": KEEP_PAGES, "own pages": OWN_PAGES}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is decided before a process starts."""
+
+    threads: int = 1
+    allocator: str = "system"
+    device: str = "cpu"
+
+    def environment(self) -> dict[str, str]:
+        threads = str(self.threads)
+        one_xla_thread = "--xla_cpu_multi_thread_eigen=false"
+        return {
+            **{k: v for k, v in os.environ.items() if not k.startswith("MALLOC_")},
+            **ALLOCATORS[self.allocator],
+            "OMP_NUM_THREADS": threads,
+            "MKL_NUM_THREADS": threads,
+            "KERAS_BACKEND": "torch",
+            "JAX_PLATFORMS": "cpu",
+            "XLA_FLAGS": one_xla_thread if self.threads == 1 else "",
+            "PYTHONWARNINGS": "ignore",
+        }
+
+
+@dataclass(frozen=True)
+class Task:
+    """One thing to measure: for which part of the report, its kind, its arguments."""
+
+    part: str
+    kind: str
+    arguments: dict[str, object]
+
+
+def answers(setting: Setting, tasks: Sequence[Task]) -> Iterator[dict]:
+    """The answer to each task, in turn, all from one process if it lives.
+
+    A task at which the process dies is answered with ``{"died": reason}``; a new
+    process takes the rest.
+    """
+    tasks = list(tasks)
+    while tasks:
+        with tempfile.TemporaryFile("w+") as complaints:
+            worker = start(setting, complaints)
+            try:
+                for order in tasks:
+                    message = {
+                        **asdict(setting),
+                        "kind": order.kind,
+                        "task": order.arguments,
+                    }
+                    line = ask(worker, json.dumps(message))
+                    if not line:
+                        break
+                    tasks = tasks[1:]
+                    yield json.loads(line)
+                else:
+                    return
+                worker.wait()
+                complaints.seek(0)
+                yield {"died": last_words(complaints.read(), worker.returncode)}
+                tasks = tasks[1:]
+            finally:
+                worker.kill()
+                worker.communicate()
+
+
+def start(setting: Setting, complaints) -> subprocess.Popen:
+    return subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.worker"],
+        cwd=ROOT,
+        env=setting.environment(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=complaints,
+        text=True,
+    )
+
+
+def ask(worker: subprocess.Popen, message: str) -> str:
+    """The worker's answer; nothing if it died."""
+    try:
+        worker.stdin.write(message + "\n")
+        worker.stdin.flush()
+    except BrokenPipeError:
+        return ""
+    return worker.stdout.readline()
+
+
+def last_words(complaints: str, returncode: int) -> str:
+    """The last line that a dead worker wrote."""
+    lines = complaints.strip().splitlines() or ["it said nothing"]
+    return f"exit status {returncode}: {lines[-1][:160]}"
