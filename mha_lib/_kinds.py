@@ -374,7 +374,7 @@ _PLAIN_TORCH = replace(  # as BuiltinMHA makes it: no further key and value
 )
 _BOTH_TORCH = (_TORCH, LAYOUTS["torch_separate"])
 _BOTH_GPT2 = (LAYOUTS["gpt2"], LAYOUTS["gpt2_cross"])
-_TWO_DROPOUTS = ("dropout", "output_dropout")
+_TWO_DROPOUTS, _ZERO = ("dropout", "output_dropout"), ("dropout", "add_zero_attn")
 _MODELS = "transformers.models"
 
 KINDS: tuple[Kind, ...] = (
@@ -384,9 +384,8 @@ KINDS: tuple[Kind, ...] = (
     Kind("mha_lib.einsum:EinsumMHA", _SEPARATE),
     Kind("mha_lib.builtin:BuiltinMHA", _PLAIN_TORCH, prefix="mha."),
     _SplitConcat("mha_lib.split_concat:SplitConcatMHA", _SEPARATE),
-    _Torch(
-        "torch.nn:MultiheadAttention", *_BOTH_TORCH, holds=("dropout", "add_zero_attn")
-    ),
+    _Torch("mha_lib.dropin:MultiheadAttention", *_BOTH_TORCH, holds=_ZERO),
+    _Torch("torch.nn:MultiheadAttention", *_BOTH_TORCH, holds=_ZERO),
     _Keras("keras.layers:MultiHeadAttention", LAYOUTS["keras"]),
     _Flax("flax.nnx:MultiHeadAttention", LAYOUTS["flax"]),
     _Bert(

@@ -28,9 +28,10 @@ def convert(
     """A new ``target`` that computes the same function as ``source``.
 
     Args:
-        source: an instance of one of the six styles, of torch's, Keras' or flax.nnx'
-            multi-head attention, or of Hugging Face's BertAttention or GPT2Attention;
-            or a checkpoint: a dictionary of named arrays, described by ``layout``.
+        source: an instance of one of the six styles or of ``MultiheadAttention``, of
+            torch's, Keras' or flax.nnx' multi-head attention, or of Hugging Face's
+            BertAttention or GPT2Attention; or a checkpoint: a dictionary of named
+            arrays, described by ``layout``.
         target: one of these classes; or a `Layout`, or its name, for named arrays.
         layout: how a checkpoint is laid out, a `Layout` or the name of one in
             `mha_lib.checkpoints.LAYOUTS`.
@@ -60,7 +61,8 @@ def convert(
 
         The *function* is that from query, key, value and mask to output. Axes of the
         input do not belong to it: ``EinsumMHA`` takes (T, B, E), torch's layer what
-        its ``batch_first`` says (as the source has it; True if it has none). Nor do
+        its ``batch_first`` says (as the source has it; True if it has none). Nor does
+        ``torch_empty_rows`` of ``MultiheadAttention``, which is a switch. Nor do
         masks: where GPT-2 is causal, its model passes the mask, and so must you. Of a
         ``BertAttention`` it is ``output.dropout(output.dense(self(x)))``: the residual
         and the LayerNorm that follow are left behind, and are new in a new one.

@@ -18,6 +18,7 @@ from mha_lib import (
     BuiltinMHA,
     EinsumMHA,
     FusedMHA,
+    MultiheadAttention,
     PerHeadMHA,
     SplitConcatMHA,
     convert,
@@ -198,14 +199,14 @@ def filled(layer: nn.Module, dtype: torch.dtype = torch.float64) -> nn.Module:
     return layer.eval()
 
 
-def torch_peer() -> Peer:
+def torch_peer(cls: type[nn.Module] = nn.MultiheadAttention) -> Peer:
     def native(**options):
-        return filled(nn.MultiheadAttention(E, H, batch_first=True, **options))
+        return filled(cls(E, H, batch_first=True, **options))
 
     def call_torch(layer, *operands):
         return layer(*operands, average_attn_weights=False)
 
-    return Peer(nn.MultiheadAttention, native, call_torch)
+    return Peer(cls, native, call_torch)
 
 
 def keras_peer() -> Peer:
@@ -287,8 +288,11 @@ def gpt2_peer() -> Peer:
     return Peer(GPT2Attention, native, call_gpt2, crossed=False)
 
 
-PEERS = {"torch": torch_peer, "keras": keras_peer, "flax": flax_peer}
-PEERS |= {"bert": bert_peer, "gpt2": gpt2_peer}
+PEERS = {"torch": torch_peer, "dropin": partial(torch_peer, MultiheadAttention)}
+PEERS |= {"keras": keras_peer, "flax": flax_peer, "bert": bert_peer, "gpt2": gpt2_peer}
+TORCH = pytest.mark.parametrize(
+    ("one", "other"), [("torch", "dropin"), ("dropin", "torch")]
+)
 
 
 @pytest.fixture(scope="module", params=PEERS)
@@ -409,17 +413,30 @@ def test_cross_attention_is_read_too(name, get_peer):
 # --- what only some can hold ------------------------------------------------------
 
 
-def test_torchs_options_survive_in_torchs_class_alone(get_peer):
-    peer = get_peer("torch")
-    options = {"add_bias_kv": True, "add_zero_attn": True, "kdim": 14, "vdim": 13}
-    theirs = peer.native(**options)
-    weights = convert(theirs, "torch_separate")
-    assert weights["k_proj_weight"].shape == (E, 14)
-    assert weights["bias_k"].shape == (1, 1, E)
-    with pytest.raises(ValueError) as caught:
-        convert(theirs, FusedMHA)
-    said = str(caught.value)
-    assert "Wk must be (H·D, E) = (22, 22); got (22, 14); torch.nn.Multihead" in said
+@TORCH
+@pytest.mark.parametrize("kdim", [None, 14])
+def test_torchs_options_survive_between_torchs_class_and_ours(
+    one, other, kdim, get_peer
+):
+    one, other = get_peer(one), get_peer(other)
+    options = {"add_bias_kv": True, "add_zero_attn": True, "kdim": kdim, "vdim": kdim}
+    theirs = one.native(**options)
+    twin, (query, *_) = convert(theirs, other.cls), inputs()
+    assert type(twin) is other.cls and states_equal(twin, theirs)
+    width = kdim or E
+    generator = torch.Generator().manual_seed(4)
+    key = torch.randn(B, S, width, dtype=torch.float64, generator=generator)
+    found = results(other.call, twin, (query, key, key))
+    assert found[1].shape == (B, H, T, S + 2)
+    assert_same(results(one.call, theirs, (query, key, key)), found)
+
+
+@TORCH
+def test_batch_first_stays_as_it_is(one, other, get_peer):
+    one, other = get_peer(one), get_peer(other)
+    assert not convert(one.cls(E, H), other.cls).batch_first
+    assert convert(one.cls(E, H, batch_first=True), other.cls).batch_first
+    assert convert(make(EinsumMHA), other.cls).batch_first
 
 
 @pytest.mark.parametrize("option", ["add_bias_kv", "add_zero_attn"])
@@ -427,7 +444,7 @@ def test_further_keys_are_refused_by_name(option, get_peer):
     theirs = get_peer("torch").native(**{option: True})
     said = "bias_k" if option == "add_bias_kv" else "add_zero_attn"
     for style in STYLES:
-        with pytest.raises(ValueError, match=f"{style.__name__} cannot .* {said}; tor"):
+        with pytest.raises(ValueError, match=f"{style.__name__} cannot .* {said}; Mul"):
             convert(theirs, style)
     with pytest.raises(ValueError, match=f"{said}; torch, torch_separate could"):
         convert(theirs, "keras")
@@ -447,7 +464,7 @@ def test_other_widths_of_key_and_value_go_to_keras_and_back(get_peer):
     assert_same(results(keras.call, twin, operands), expected)
     back = convert(twin, torchs.cls)
     assert states_equal(back, theirs)
-    with pytest.raises(ValueError, match=r"Wv must be .* got \(22, 13\); torch.nn.Mul"):
+    with pytest.raises(ValueError, match=r"Wv must be .* got \(22, 13\); MultiheadAt"):
         convert(theirs, flax.cls)
     same = torchs.native(kdim=14, vdim=14)  # flax: key and value share one width
     assert convert(convert(same, "flax"), "flax", layout="flax").keys()
@@ -465,12 +482,6 @@ def test_values_and_outputs_of_another_size_stay_in_keras(get_peer):
     said = r"Wv must be .* = \(22, 22\); got \(10, 22\); keras.layers.Mult.* could$"
     with pytest.raises(ValueError, match=said):
         convert(theirs, FusedMHA)
-
-
-def test_where_it_stands_batch_first_is_kept(get_peer):
-    theirs = nn.MultiheadAttention(E, H)
-    assert convert(make(EinsumMHA), nn.MultiheadAttention).batch_first
-    assert not convert(theirs, nn.MultiheadAttention).batch_first
 
 
 def test_what_keras_cannot_say_is_refused(get_peer):
