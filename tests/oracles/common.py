@@ -43,6 +43,11 @@ def grid_mask(kind: str, crossed: bool) -> Tensor | None:
     return None
 
 
+def real_keys(crossed: bool) -> Tensor:
+    """(B, S or T), True where a key is real: "padding" as the other side is told."""
+    return torch.arange(S if crossed else T) < LENGTHS[:, None]
+
+
 def empty_row_mask() -> Tensor:
     """(B, T, S): all may be seen, but the last query sees nothing."""
     mask = torch.ones(B, T, S, dtype=torch.bool)

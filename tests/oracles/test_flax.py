@@ -10,19 +10,19 @@ import torch
 from flax import nnx
 from jax import numpy as jnp
 from jax.experimental import enable_x64
-from torch import Tensor, nn
+from torch import Tensor
 
-from mha_lib import BatchedMHA
-from tests.helpers import B, E, H, S, T, inputs, make
+from mha_lib import BatchedMHA, convert
+from tests.helpers import B, E, S, T, inputs, make
 from tests.oracles.common import (
     COUNTS,
     GRID,
-    LENGTHS,
     empty_row_mask,
     fixed_noise,
     gradients,
     grid_inputs,
     grid_mask,
+    real_keys,
 )
 
 
@@ -41,33 +41,13 @@ def to_torch(x: jax.Array) -> Tensor:
     return torch.from_numpy(np.array(x))  # a copy: JAX's own memory is read-only
 
 
-def to_flax(mha: BatchedMHA) -> nnx.MultiHeadAttention:
-    """The same weights: kernels are (in, out), with the heads cut already."""
-    dtype = to_jax(mha.out_proj.bias).dtype
-    layer = nnx.MultiHeadAttention(
-        H, E, param_dtype=dtype, decode=False, rngs=nnx.Rngs(0)
-    )
-
-    def copy(linear: nn.Linear, target: nnx.LinearGeneral) -> None:
-        kernel, bias = to_jax(linear.weight.T), to_jax(linear.bias)
-        target.kernel.value = kernel.reshape(target.kernel.value.shape)
-        target.bias.value = bias.reshape(target.bias.value.shape)
-
-    copy(mha.q_proj, layer.query)
-    copy(mha.k_proj, layer.key)
-    copy(mha.v_proj, layer.value)
-    copy(mha.out_proj, layer.out)
-    return layer
-
-
 def native_mask(kind: str, crossed: bool) -> jax.Array | None:
     """The same mask, made by flax where flax can."""
-    keys = S if crossed else T
     if kind == "causal" and not crossed:  # flax makes square ones only
         return nnx.make_causal_mask(jnp.ones((B, T)))
     if kind == "padding":
-        valid = jnp.arange(keys) < to_jax(LENGTHS)[:, None]
-        return nnx.make_attention_mask(jnp.ones((B, T)), valid)
+        real = to_jax(real_keys(crossed))
+        return nnx.make_attention_mask(jnp.ones((B, T)), real)
     mask = grid_mask(kind, crossed)
     return None if mask is None else to_jax(mask)
 
@@ -81,6 +61,13 @@ def call(layer, sources, mask, sow: bool) -> tuple[jax.Array, jax.Array | None]:
     return output, nnx.pop(layer, nnx.Intermediate)["attention_weights"].value[0]
 
 
+def call_with_torch(mha, sources, mask, sow: bool) -> tuple[Tensor, Tensor | None]:
+    """The same, from tensors to tensors, with the weights of our layer."""
+    layer = convert(mha, nnx.MultiHeadAttention)
+    output, weights = call(layer, map(to_jax, sources), to_jax(mask), sow)
+    return to_torch(output), None if weights is None else to_torch(weights)
+
+
 # Without sown weights jax.nn.dot_product_attention takes its softmax in float32.
 TOLERANCE = {True: {}, False: {"rtol": 1e-5, "atol": 1e-6}}
 
@@ -91,7 +78,7 @@ def test_output_weights_and_gradients(kind, crossed, sow):
     mha, sources = make(BatchedMHA), grid_inputs(crossed)
     output, weights = mha(*sources, mask=grid_mask(kind, crossed))
 
-    layer, mask = to_flax(mha), native_mask(kind, crossed)
+    layer, mask = convert(mha, nnx.MultiHeadAttention), native_mask(kind, crossed)
     theirs, their_weights = call(layer, map(to_jax, sources), mask, sow)
     if sow:
         torch.testing.assert_close(to_torch(their_weights), weights)
@@ -118,13 +105,14 @@ def test_as_many_cases_as_counted():
 def test_a_fully_masked_row_is_an_average(sow):
     mha, mask = make(BatchedMHA, torch.float32), empty_row_mask()
     query, key, value = inputs(torch.float32)
-    theirs, their_weights = call(
-        to_flax(mha), map(to_jax, (query, key, value)), to_jax(mask[:, None]), sow
+    theirs, their_weights = call_with_torch(
+        mha, (query, key, value), mask[:, None], sow
     )
     average = mha.out_proj(mha.v_proj(value).mean(1))
-    torch.testing.assert_close(to_torch(theirs)[:, -1], average)
+    torch.testing.assert_close(theirs[:, -1], average)
     if sow:
-        np.testing.assert_allclose(their_weights[:, :, -1], 1 / S, rtol=1e-6)
+        last = their_weights[:, :, -1]
+        torch.testing.assert_close(last, torch.full_like(last, 1 / S))
 
     output, weights = mha(query, key, value, mask)
     assert not weights[:, :, -1].any()
@@ -134,11 +122,9 @@ def test_a_fully_masked_row_is_an_average(sow):
 def test_a_fully_masked_row_is_nan_in_float64_without_sown_weights():
     # Their fill, near the largest float64, is −inf once it is cast to float32.
     mha, sources, mask = make(BatchedMHA), inputs(), empty_row_mask()
-    theirs, _ = call(
-        to_flax(mha), map(to_jax, sources), to_jax(mask[:, None]), sow=False
-    )
-    assert jnp.isnan(theirs[:, -1]).all()
-    assert not jnp.isnan(theirs[:, :-1]).any()
+    theirs, _ = call_with_torch(mha, sources, mask[:, None], sow=False)
+    assert theirs[:, -1].isnan().all()
+    assert theirs[:, :-1].isfinite().all()
 
     output, _ = mha(*sources, mask)
     torch.testing.assert_close(output[:, -1], mha.out_proj.bias.expand(B, E))
@@ -148,7 +134,7 @@ def test_a_mask_of_rank_3_belongs_to_the_heads():
     # (H, T, S) there, as numpy broadcasts; (B, T, S) here.
     mha, sources = make(BatchedMHA), inputs()
     mask = grid_mask("random", crossed=True)[0]  # (H, T, S)
-    theirs, _ = call(to_flax(mha), map(to_jax, sources), to_jax(mask), sow=True)
-    torch.testing.assert_close(to_torch(theirs), mha(*sources, mask[None])[0])
+    theirs, _ = call_with_torch(mha, sources, mask, sow=True)
+    torch.testing.assert_close(theirs, mha(*sources, mask[None])[0])
     with pytest.raises(ValueError, match="mask must broadcast"):
         mha(*sources, mask)

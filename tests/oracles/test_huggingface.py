@@ -72,13 +72,28 @@ PADDINGS = ("none", "right", "left")
 
 
 def our_attention(
-    module, query, key, value, attention_mask, scaling=None, dropout=0.0, **others
+    module,
+    query,
+    key,
+    value,
+    attention_mask,
+    scaling=None,
+    dropout=0.0,
+    *,
+    need_weights=True,
+    **others,
 ):
     """(B, H, T, D), twice (B, G, S, D) → context (B, T, H, D), weights (B, H, T, S)."""
     group = query.shape[1] // key.shape[1]
     key, value = (x.repeat_interleave(group, dim=1) for x in (key, value))
     context, weights = attention(
-        query, key, value, attention_mask, scale=scaling, dropout_p=dropout
+        query,
+        key,
+        value,
+        attention_mask,
+        scale=scaling,
+        dropout_p=dropout,
+        need_weights=need_weights,
     )
     return context.transpose(1, 2), weights
 
@@ -106,17 +121,25 @@ def our_mask(
     return mask_to_bhts(mask, (batch_size, 1, q_length, kv_length))
 
 
+OURS = {"mha_lib": True, "mha_lib without weights": False}
+
+
 @pytest.fixture
 def calls():
-    """Registers ours as "mha_lib"; lists the modules that called it."""
+    """Registers ours under two names; lists the modules that called it."""
     callers = []
 
-    def counted(module, *arguments, **options):
-        callers.append(module)
-        return our_attention(module, *arguments, **options)
+    def register(name, need_weights):
+        def counted(module, *arguments, **options):
+            callers.append(module)
+            options["need_weights"] = need_weights
+            return our_attention(module, *arguments, **options)
 
-    AttentionInterface.register("mha_lib", counted)
-    AttentionMaskInterface.register("mha_lib", our_mask)
+        AttentionInterface.register(name, counted)
+        AttentionMaskInterface.register(name, our_mask)
+
+    for name, need_weights in OURS.items():
+        register(name, need_weights)
     return callers
 
 
@@ -163,7 +186,10 @@ def run(model, inputs, padding: str, implementation: str) -> dict[str, Tensor]:
     """
     model.set_attn_implementation(implementation)
     outputs = model(
-        **inputs, output_attentions=True, output_hidden_states=True, use_cache=False
+        **inputs,
+        output_attentions=OURS.get(implementation, True),
+        output_hidden_states=True,
+        use_cache=False,
     )
     results = {}
     for name, tensors in outputs.items():
@@ -186,21 +212,26 @@ def run(model, inputs, padding: str, implementation: str) -> dict[str, Tensor]:
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
 
 
+@pytest.mark.parametrize("ours", OURS)
 @pytest.mark.parametrize("padding", PADDINGS)
 @pytest.mark.parametrize("name", CONFIGS)
-def test_states_weights_and_gradients_are_those_of_eager(name, padding, calls):
+def test_states_weights_and_gradients_are_those_of_eager(name, padding, ours, calls):
     model, inputs = make_model(name), make_inputs(name, padding)
-    eager = run(model, inputs, padding, "eager")
+    expected = run(model, inputs, padding, "eager")
     assert not calls
-    ours = run(model, inputs, padding, "mha_lib")
+    results = run(model, inputs, padding, ours)
     assert len(calls) == len(set(calls)) == CALLS[name]
-    assert sum("attentions" in result for result in ours) == CALLS[name]
-    torch.testing.assert_close(ours, eager, **CLOSE)
+    maps = {key for key in expected if "attentions" in key}
+    assert len(maps) == CALLS[name]
+    if not OURS[ours]:
+        expected = {key: expected[key] for key in expected if key not in maps}
+    torch.testing.assert_close(results, expected, **CLOSE)
 
 
 def test_as_many_cases_as_counted():
-    counted = {"cases": len(CONFIGS) * len(PADDINGS), "architectures": len(CONFIGS)}
-    assert counted == COUNTS["hugging_face"]
+    cases = len(CONFIGS) * len(PADDINGS) * len(OURS)
+    counted = {"cases": cases, "architectures": len(CONFIGS)}
+    assert counted == COUNTS["huggingface"]
 
 
 # --- where we disagree: their value, then ours --------------------------------

@@ -10,9 +10,9 @@ os.environ["KERAS_BACKEND"] = "torch"  # read once, when Keras is imported
 import keras
 import pytest
 import torch
-from torch import Tensor, nn
+from keras.layers import MultiHeadAttention
 
-from mha_lib import BatchedMHA
+from mha_lib import BatchedMHA, convert
 from tests.helpers import B, D, E, H, inputs, make
 from tests.oracles.common import (
     COUNTS,
@@ -21,6 +21,7 @@ from tests.oracles.common import (
     gradients,
     grid_inputs,
     grid_mask,
+    real_keys,
 )
 
 
@@ -31,28 +32,6 @@ def on_the_cpu():
         yield
 
 
-def to_keras(mha: BatchedMHA) -> keras.layers.MultiHeadAttention:
-    """The same weights: kernels are (in, out), with the heads cut already."""
-    layer = keras.layers.MultiHeadAttention(H, key_dim=D, dtype="float64")
-    layer.build((B, None, E), (B, None, E), (B, None, E))
-
-    def cut(linear: nn.Linear) -> list[Tensor]:
-        weight, bias = linear.weight.detach(), linear.bias.detach()
-        return [weight.T.unflatten(1, (H, D)), bias.unflatten(0, (H, D))]
-
-    out = mha.out_proj
-    layer.set_weights(
-        [
-            *cut(mha.q_proj),
-            *cut(mha.k_proj),
-            *cut(mha.v_proj),
-            out.weight.detach().T.unflatten(0, (H, D)),
-            out.bias.detach(),
-        ]
-    )
-    return layer
-
-
 # Without scores Keras casts q, k and v to float32, whatever the layer's dtype.
 TOLERANCE = {True: {}, False: {"rtol": 1e-5, "atol": 1e-6}}
 
@@ -61,10 +40,9 @@ def native_mask(kind: str, crossed: bool) -> dict:
     """The mask as Keras' own argument, so that Keras makes it where it can."""
     if kind == "causal":
         return {"use_causal_mask": True}
-    mask = grid_mask(kind, crossed)
     if kind == "padding":
-        return {"value_mask": mask[:, 0]}
-    return {"attention_mask": mask}
+        return {"value_mask": real_keys(crossed)}
+    return {"attention_mask": grid_mask(kind, crossed)}
 
 
 @pytest.mark.parametrize("with_scores", [True, False])
@@ -74,7 +52,7 @@ def test_output_weights_and_gradients(kind, crossed, with_scores):
     query, key, value = sources if crossed else sources * 3
     output, weights = mha(query, key, value, grid_mask(kind, crossed))
 
-    theirs = to_keras(mha)(
+    theirs = convert(mha, MultiHeadAttention)(
         query,
         value,  # the value comes second
         key,
@@ -99,7 +77,10 @@ def test_as_many_cases_as_counted():
 
 def test_a_fully_masked_row_is_zero_with_scores_and_an_average_without():
     mha, (query, key, value), mask = make(BatchedMHA), inputs(), empty_row_mask()
-    layer, bias = to_keras(mha), mha.out_proj.bias.expand(B, E)
+    layer, bias = (
+        convert(mha, MultiHeadAttention),
+        mha.out_proj.bias.expand(B, E),
+    )
     with_scores, scores = layer(
         query, value, key, attention_mask=mask, return_attention_scores=True
     )
@@ -117,7 +98,7 @@ def test_a_fully_masked_row_is_zero_with_scores_and_an_average_without():
 
 def test_scores_come_before_dropout_as_ours_do():
     # nn.MultiheadAttention returns them after it.
-    layer = keras.layers.MultiHeadAttention(H, key_dim=D, dropout=0.5, dtype="float64")
+    layer = MultiHeadAttention(H, key_dim=D, dropout=0.5, dtype="float64")
     query, key, value = inputs()
     _, scores = layer(query, value, key, return_attention_scores=True, training=True)
     torch.testing.assert_close(scores.sum(-1), torch.ones_like(scores[..., 0]))

@@ -23,6 +23,7 @@ from tests.oracles.common import (
     gradients,
     grid_inputs,
     grid_mask,
+    real_keys,
 )
 
 # The softmax is taken in float32, whatever the dtype of the layer.
@@ -47,10 +48,11 @@ def to_x_transformers(mha: BatchedMHA, causal: bool = False) -> Attention:
 
 def native_mask(kind: str, crossed: bool) -> dict:
     """The mask as their own argument; a causal layer makes its mask itself."""
-    mask = grid_mask(kind, crossed)
-    if mask is None or (kind == "causal" and not crossed):
+    if kind == "none" or (kind == "causal" and not crossed):
         return {}
-    return {"context_mask": mask[:, 0]} if kind == "padding" else {"attn_mask": mask}
+    if kind == "padding":
+        return {"context_mask": real_keys(crossed)}
+    return {"attn_mask": grid_mask(kind, crossed)}
 
 
 @pytest.mark.parametrize("kind, crossed", GRID)
@@ -100,12 +102,11 @@ def test_a_fully_masked_row_has_weights_but_no_context(dtype, weight):
 
 def test_their_mask_hides_queries_as_well():
     mha, (query, *_) = ours(), inputs()
-    mask = grid_mask("padding", crossed=False)  # (B, 1, T)
-    kept = mask[:, 0]
+    kept = real_keys(crossed=False)
     theirs = to_x_transformers(mha)(query, mask=kept)
     assert not theirs[~kept].any()
 
-    output, _ = mha(query, mask=mask)
+    output, _ = mha(query, mask=grid_mask("padding", crossed=False))
     torch.testing.assert_close(theirs[kept], output[kept], **CLOSE)
     assert output[~kept].all()
 
