@@ -418,6 +418,7 @@ def test_names_beside_attention_are_ignored_where_they_belong():
     ("name", "changed", "shape", "said"),
     [
         ("torch", "in_proj_weight", (65, E), "(3·H·D, E) with H = 2; got (65, 22)"),
+        ("torch", "in_proj_weight", (0, E), "(3·H·D, E) with H = 2; got (0, 22)"),
         ("torch", "in_proj_weight", (3 * E,), "(3·H·D, E) with H = 2; got (66,)"),
         ("torch", "out_proj.weight", (21, E), "(E, H·D) = (22, 22); got (21, 22)"),
         ("torch", "out_proj.weight", (44, E), "(E, H·D) = (22, 22); got (44, 22)"),
