@@ -220,7 +220,9 @@ class _Keras(Kind):
 
     def load(self, module: Any, arrays: dict[str, Tensor]) -> None:
         for variable in module.weights:
-            variable.assign(_to_numpy(arrays[_keras_name(variable)]))
+            x = arrays[_keras_name(variable)]
+            variable.assign(_to_numpy(x))
+            _check_dtype(x, variable.value)  # Keras may compute with JAX
 
     def training(self, module: Any) -> bool | None:
         return None  # the call says whether it drops out
@@ -238,6 +240,16 @@ def _to_numpy(x: Tensor) -> Any:
     """NumPy has no bfloat16; each of its values is a float32 too."""
     x = x.cpu()
     return (x.float() if x.dtype == torch.bfloat16 else x).numpy()
+
+
+def _check_dtype(x: Tensor, held: Any) -> None:
+    """JAX makes float32 of float64 and, at most, warns."""
+    dtype = str(x.dtype).removeprefix("torch.")
+    if dtype not in str(held.dtype):
+        raise ValueError(
+            f"JAX must be able to hold {dtype}: set jax_enable_x64, or convert the "
+            f"source to float32; got {held.dtype} back"
+        )
 
 
 class _Flax(Kind):
@@ -285,12 +297,7 @@ class _Flax(Kind):
             array = jnp.asarray(_to_numpy(x))
             if x.dtype == torch.bfloat16:
                 array = array.astype(jnp.bfloat16)
-            dtype = str(x.dtype).removeprefix("torch.")
-            if array.dtype.name != dtype:
-                raise ValueError(
-                    f"JAX must be able to hold {dtype}: set jax_enable_x64, or convert "
-                    f"the source to float32; got {array.dtype.name} back"
-                )
+            _check_dtype(x, array)
             setattr(getattr(module, part), leaf, nnx.Param(array))
 
     def training(self, module: Any) -> bool | None:

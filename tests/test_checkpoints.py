@@ -225,10 +225,10 @@ def test_the_rows_of_the_two_fused_layouts_by_hand():
 
 def test_gpt_neox_reads_its_rows_head_by_head():
     """The installed class; a rotation by an angle of 0 turns its rotary part off."""
-    transformers = pytest.importorskip("transformers", reason="an optional peer")
+    from transformers import GPTNeoXConfig
     from transformers.models.gpt_neox.modeling_gpt_neox import GPTNeoXAttention
 
-    config = transformers.GPTNeoXConfig(hidden_size=E, num_attention_heads=H)
+    config = GPTNeoXConfig(hidden_size=E, num_attention_heads=H)
     config._attn_implementation = "eager"
     theirs = GPTNeoXAttention(config).double().eval()
     torch.nn.init.normal_(theirs.query_key_value.bias)
@@ -250,7 +250,8 @@ def test_arrays_may_be_numpys_or_lists(kind):
 
 
 def test_arrays_may_be_jaxs_in_bfloat16():
-    jax = pytest.importorskip("jax", reason="an optional peer")
+    import jax
+
     expected = LAYOUTS["flax"].write(weights_of())
     arrays = {
         name: jax.numpy.asarray(x.float().numpy()).astype("bfloat16")

@@ -1,6 +1,8 @@
 """The same function after converting: our styles, and the layers of five frameworks."""
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -482,6 +484,35 @@ def test_values_and_outputs_of_another_size_stay_in_keras(get_peer):
     said = r"Wv must be .* = \(22, 22\); got \(10, 22\); keras.layers.Mult.* could$"
     with pytest.raises(ValueError, match=said):
         convert(theirs, FusedMHA)
+
+
+ON_JAX = """
+import keras, torch
+from mha_lib import BatchedMHA, convert
+
+for dtype in (torch.float32, torch.bfloat16):
+    module = BatchedMHA(6, 3).to(dtype)
+    theirs = convert(module, keras.layers.MultiHeadAttention)
+    back = convert(theirs, BatchedMHA).state_dict()
+    print(all(torch.equal(back[name], x) for name, x in module.state_dict().items()))
+try:
+    convert(BatchedMHA(6, 3).double(), keras.layers.MultiHeadAttention)
+except ValueError as error:
+    print(error)
+"""
+
+
+def test_keras_may_compute_with_jax():
+    """In a process of its own: Keras chooses once, when it is imported."""
+    run = partial(subprocess.run, capture_output=True, text=True, check=True)
+    environment = {**os.environ, "KERAS_BACKEND": "jax"}
+    done = run([sys.executable, "-W", "ignore", "-c", ON_JAX], env=environment)
+    *kept, error = done.stdout.splitlines()
+    assert kept == ["True", "True"]
+    assert error == (
+        "JAX must be able to hold float64: set jax_enable_x64, or convert the source "
+        "to float32; got float32 back"
+    )
 
 
 def test_what_keras_cannot_say_is_refused(get_peer):
