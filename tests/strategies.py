@@ -7,14 +7,26 @@ hold another one to all properties, add a line to SUBJECTS.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from math import inf
 
 import torch
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from mha_lib import BatchedMHA, BuiltinMHA, EinsumMHA, attention, convert
-from tests.helpers import STYLES, call
+from mha_lib import (
+    BatchedMHA,
+    BuiltinMHA,
+    EinsumMHA,
+    FusedMHA,
+    MultiheadAttention,
+    PerHeadMHA,
+    SplitConcatMHA,
+    attention,
+    convert,
+)
+from mha_lib.masks import to_torch_mask
+from tests.helpers import call
 
 # The same examples on every run and every machine; nothing is timed or stored.
 # A loaded machine may be slow at drawing: that is no fault of the code.
@@ -22,11 +34,9 @@ examples = settings(
     derandomize=True,
     deadline=None,
     database=None,
-    max_examples=20,
+    max_examples=15,
     suppress_health_check=[HealthCheck.too_slow],
 )
-
-DTYPES = [torch.float64] * 5 + [torch.float32, torch.bfloat16, torch.float16]
 
 # --- cases ----------------------------------------------------------------------
 
@@ -143,37 +153,48 @@ def whole(mask: Tensor | None, shape: tuple[int, int, int, int]) -> Tensor:
     return mask.expand(shape)
 
 
+# No two of these sequences are equal, for hypothesis spends most of a small budget on
+# repeating one choice in the place of another like it, and sizes have to differ.
+_B, _T, _S = (1, 2, 3, 2, 3), range(1, 6), range(1, 7)
+_H, _D = (1, 2, 3, 4, 2, 3), range(1, 5)
+_EMPTY = (*[""] * 13, "B", "T", "S")
+_DTYPES = [torch.float64] * 5 + [torch.float32, torch.bfloat16, torch.float16]
+_RANKS = (4, 3, 2)
+
+
 @st.composite
-def masks(draw, shape: tuple[int, int, int, int], kinds=tuple(MASKS)):
+def masks(draw, shape: tuple[int, int, int, int], kinds=tuple(MASKS), ranks=_RANKS):
     """A mask of rank 2, 3 or 4 that fits (B, H, T, S), or None if that is a kind."""
     B, H, T, S = shape
-    kind = draw(st.sampled_from(kinds))
-    seed = draw(st.integers(0, 999))
-    axes = draw(st.sampled_from([(T, S), (B, T, S), (B, H, T, S)]))
+    kind = draw(st.sampled_from(tuple(kinds)))
+    rank = draw(st.sampled_from(tuple(ranks)))
+    seed = draw(st.sampled_from(range(1000)))
+    thin = draw(st.sampled_from((False, True)))
     if kind is None:
         return None
+    axes = {2: (T, S), 3: (B, T, S), 4: (B, H, T, S)}[rank]
     mask = MASKS[kind](axes, torch.Generator().manual_seed(seed)).expand(axes)
-    for axis in range(mask.dim()):  # where nothing changes, size 1 says as much
+    for axis in range(rank if thin else 0):  # where nothing changes, size 1 is enough
         first = mask[(slice(None),) * axis + (slice(1),)]
-        if torch.equal(first.expand_as(mask), mask) and draw(st.booleans()):
-            mask = first
+        mask = first if torch.equal(first.expand_as(mask), mask) else mask
     return mask
 
 
 @st.composite
-def cases(draw, *, kinds=(None, *MASKS), square=False, may_be_empty=True):
+def cases(
+    draw, *, kinds=(None, None, *MASKS), ranks=_RANKS, square=False, may_be_empty=True
+):
     """Small sizes, now and then B, T or S is 0. `square` makes S equal T."""
-    B, T, S = (draw(st.integers(1, most)) for most in (3, 5, 6))
-    empty = draw(st.sampled_from([""] * 9 + ["B", "T", "S"])) if may_be_empty else ""
+    B, T, S, H, D = (draw(st.sampled_from(sizes)) for sizes in (_B, _T, _S, _H, _D))
+    empty = draw(st.sampled_from(_EMPTY)) if may_be_empty else ""
     B, T, S = (0 if empty == name else n for name, n in (("B", B), ("T", T), ("S", S)))
     S = T if square else S
-    H, D = draw(st.integers(1, 4)), draw(st.integers(1, 4))
-    seed = draw(st.integers(0, 999))
-    dtype = draw(st.sampled_from(DTYPES))
+    seed = draw(st.sampled_from(range(999)))
+    dtype = draw(st.sampled_from(_DTYPES))
     # Large inputs give weights near 0 and 1; half precision cannot hold those.
-    size = draw(st.sampled_from([1.0, 6.0])) if dtype == torch.float64 else 1.0
-    memory = draw(st.sampled_from(list(MEMORY)))
-    mask = draw(masks((B, H, T, S), kinds))
+    size = draw(st.sampled_from((1.0, 6.0))) if dtype == torch.float64 else 1.0
+    memory = draw(st.sampled_from(tuple(MEMORY)))
+    mask = draw(masks((B, H, T, S), kinds, ranks))
     return Case(B, T, S, H, D, seed, dtype, size, memory, mask)
 
 
@@ -183,9 +204,9 @@ def cases(draw, *, kinds=(None, *MASKS), square=False, may_be_empty=True):
 class Around(nn.Module):
     """`attention` between plain projections, its operands in one of three layouts."""
 
-    def __init__(self, plain: BatchedMHA, layout: str, **options) -> None:
+    def __init__(self, plain: BatchedMHA, layout: str) -> None:
         super().__init__()
-        self.plain, self.layout, self.options = plain, layout, options
+        self.plain, self.layout = plain, layout
 
     def forward(self, query, key=None, value=None, mask=None, **options):
         key = query if key is None else key
@@ -198,7 +219,7 @@ class Around(nn.Module):
             mask = whole(mask, (B, H, T, key.shape[1]))
             if self.layout == "heads on the batch axis":
                 mask = mask.transpose(0, 1).flatten(0, 1)
-        context, weights = attention(q, k, v, mask, **self.options, **options)
+        context, weights = attention(q, k, v, mask, **options)
         if self.layout == "heads on the batch axis":
             context = context.unflatten(0, (H, B)).transpose(0, 1)
             if weights is not None:
@@ -222,12 +243,13 @@ class Subject:
 
     `build` makes a module with the weights of a plain layer, and `call` calls it
     batch first, with our masks: (module, query, key, value, mask) → (output, weights
-    or None).
+    or None). Where `causal` is true, `call` takes `is_causal` as well.
     """
 
     name: str
     build: Callable[[BatchedMHA], nn.Module]
     call: Callable[..., tuple[Tensor, Tensor | None]] = call
+    causal: bool = False
     heads_share_a_mask: bool = False
     kernel: str = "never"  # torch's fused one is taken "always", or "under a mask"
 
@@ -248,18 +270,75 @@ class Subject:
         return partial(self.call, self.build(plain))
 
 
+def drop_in(plain: BatchedMHA, **options) -> MultiheadAttention:
+    E, H, dtype = plain.embed_dim, plain.num_heads, plain.out_proj.weight.dtype
+    layer = MultiheadAttention(E, H, dtype=dtype, **options).eval()
+    layer.load_state_dict(convert(plain, "torch"))
+    return layer
+
+
+def call_drop_in(layer, query, key=None, value=None, mask=None, **options):
+    """Turn inputs and masks as torch wants them: a padding mask, or any other one."""
+    key = query if key is None else key
+    value = key if value is None else value
+    padding = None
+    if mask is not None and mask.dim() == 3 and mask.shape[1] == 1:
+        B, S = key.shape[:2]
+        padding, mask = ~mask[:, 0].expand(B, S), None
+    if mask is not None:
+        shape = (query.shape[0], layer.num_heads, query.shape[1], key.shape[1])
+        mask = to_torch_mask(mask, shape)
+        if not layer.batch_first:  # here as numbers, 0 or −∞
+            mask = torch.zeros(mask.shape, dtype=query.dtype).masked_fill(mask, -inf)
+    if not layer.batch_first:
+        turned = {}  # one object stays one object
+        for x in (query, key, value):
+            turned.setdefault(id(x), x.transpose(0, 1))
+        query, key, value = (turned[id(x)] for x in (query, key, value))
+    output, weights = layer(
+        query,
+        key,
+        value,
+        padding,
+        attn_mask=mask,
+        average_attn_weights=False,
+        **options,
+    )
+    return output if layer.batch_first else output.transpose(0, 1), weights
+
+
+_directly = nn.Module.__call__
+_weightless = {"call": partial(_directly, need_weights=False), "kernel": "always"}
+
 SUBJECTS = [
     *(
-        Subject(f"attention, {layout}", partial(Around, layout=layout))
+        Subject(f"attention, {layout}", partial(Around, layout=layout), _directly, True)
         for layout in ("batch first", "sequence first", "heads on the batch axis")
     ),
-    *(
-        Subject(
-            style.__name__,
-            partial(convert, target=style),
-            heads_share_a_mask=style is EinsumMHA,
-            kernel="under a mask" if style is BuiltinMHA else "never",
-        )
-        for style in STYLES
+    Subject(
+        "attention, no weights",
+        partial(Around, layout="batch first"),
+        causal=True,
+        **_weightless,
+    ),
+    Subject("PerHeadMHA", partial(convert, target=PerHeadMHA)),
+    Subject("BatchedMHA", partial(convert, target=BatchedMHA)),
+    Subject("FusedMHA", partial(convert, target=FusedMHA), _directly, causal=True),
+    Subject(
+        "FusedMHA, no weights",
+        partial(convert, target=FusedMHA),
+        causal=True,
+        **_weightless,
+    ),
+    Subject("EinsumMHA", partial(convert, target=EinsumMHA), heads_share_a_mask=True),
+    Subject("BuiltinMHA", partial(convert, target=BuiltinMHA), kernel="under a mask"),
+    Subject("SplitConcatMHA", partial(convert, target=SplitConcatMHA)),
+    Subject("MultiheadAttention", partial(drop_in, batch_first=True), call_drop_in),
+    Subject("MultiheadAttention, sequence first", drop_in, call_drop_in),
+    Subject(
+        "MultiheadAttention, no weights",
+        partial(drop_in, batch_first=True),
+        partial(call_drop_in, need_weights=False),
+        kernel="always",
     ),
 ]

@@ -1,8 +1,10 @@
 """What must hold for any sizes, numbers, masks and layouts, whoever computes it."""
 
+from functools import partial
+
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.autograd import gradcheck, gradgradcheck
@@ -10,7 +12,7 @@ from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.testing import assert_close
 
-from mha_lib import attention, combine_masks, masked_softmax
+from mha_lib import attention, combine_masks, masked_softmax, tiled
 from mha_lib.layouts import (
     batch_to_heads,
     heads_to_batch,
@@ -30,7 +32,16 @@ from mha_lib.masks import (
 from tests.strategies import MASKS, SUBJECTS, Case, cases, examples, masks, whole
 
 every_subject = pytest.mark.parametrize("subject", SUBJECTS, ids=repr)
+every_causal_subject = pytest.mark.parametrize(
+    "subject", [x for x in SUBJECTS if x.causal], ids=repr
+)
 HIDING = [kind for kind in MASKS if kind != "all"]
+
+
+@pytest.fixture(autouse=True)
+def small_tiles(monkeypatch):
+    """Cut maps into tiles that would never be worth it: of rows, or of whole heads."""
+    monkeypatch.setattr(tiled, "TILE", 12)
 
 
 def assert_near(ours: Tensor, theirs: Tensor) -> None:
@@ -183,7 +194,7 @@ def test_what_a_mask_hides_changes_nothing(subject, case, s):
 
 @every_subject
 @examples
-@given(cases(), st.integers(0, 3))
+@given(cases(kinds=(None, "random", "causal")), st.integers(0, 3))
 def test_heads_are_independent(subject, case, h):
     """Another slice of the projections changes only that head's weights and context."""
     _, case = subject.take(case)
@@ -206,7 +217,7 @@ def test_heads_are_independent(subject, case, h):
 
 @every_subject
 @examples
-@given(cases())
+@given(cases(kinds=(None, "random", "rows"), ranks=(4, 4, 3)))
 def test_permuting_the_slices_permutes_the_heads(subject, case):
     """Rows of W^Q, W^K, W^V, columns of W^O and the mask's heads, all together."""
     run, case = subject.take(case)
@@ -242,7 +253,10 @@ def test_constant_values_come_through(subject, case):
 
 @every_subject
 @examples
-@given(cases(may_be_empty=False), st.integers(0, 2))
+@given(
+    cases(kinds=(None, "random", "padding"), ranks=(4, 3, 3), may_be_empty=False),
+    st.integers(0, 2),
+)
 def test_sequences_do_not_see_one_another(subject, case, b):
     run, case = subject.take(case)
     b = torch.tensor([b % case.B])
@@ -282,6 +296,16 @@ def test_the_past_does_not_depend_on_the_future(subject, case, t):
     )
     assert_same(past[0], past[1])
     assert_same(past[0], alone)
+
+
+@every_causal_subject
+@examples
+@given(cases())
+def test_is_causal_is_one_more_mask(subject, case):
+    run, case = subject.take(case)
+    ours = evaluate(partial(run, is_causal=True), case.inputs, case.mask, case.upstream)
+    both = case.visible.tril()
+    assert_same(ours, evaluate(run, case.inputs, both, case.upstream))
 
 
 @every_subject
@@ -514,9 +538,10 @@ def test_masks_come_back_from_every_other_form(case):
     assert torch.equal(added.exp().bool(), case.mask) and added.dtype == case.dtype
 
 
-@examples
-@given(st.data(), st.tuples(*(st.integers(1, n) for n in (3, 4, 5, 6))))
-def test_a_key_is_visible_if_every_mask_allows_it(data, shape):
+@settings(examples, max_examples=100)  # few of them have masks of rank 3 and 4
+@given(st.data())
+def test_a_key_is_visible_if_every_mask_allows_it(data):
+    shape = data.draw(cases(may_be_empty=False)).shape
     several = data.draw(st.lists(masks(shape, (None, *MASKS)), min_size=1, max_size=3))
     combined = whole(combine_masks(*several), shape)
     expected = torch.ones(shape, dtype=torch.bool)
@@ -541,6 +566,62 @@ def test_heads_are_slices_in_every_layout_and_come_back(case):
     on_batch = slices.transpose(0, 1).reshape(H * B, T, case.D)
     assert torch.equal(heads_to_batch(x, H), on_batch)
     assert torch.equal(batch_to_heads(on_batch, H), x)
+
+
+# --- the functions below the layers ----------------------------------------------
+
+CORES = {
+    "attention": attention,
+    "no weights": partial(attention, need_weights=False),
+    "tiled": tiled.tiled_attention,
+}
+every_core = pytest.mark.parametrize("core", CORES.values(), ids=CORES)
+
+
+def heads(case: Case) -> list[Tensor]:
+    """Queries, keys and values (B, H, length, D), ready for gradients."""
+    sizes = (case.T, case.S, case.S)
+    return [
+        case.random(case.B, case.H, n, case.D, salt=i).requires_grad_()
+        for i, n in enumerate(sizes, start=1)
+    ]
+
+
+@every_core
+@examples
+@given(cases())
+def test_a_bias_is_added_to_the_scores(core, case):
+    """softmax(QKᵀ/√D + bias)V, by the formula; to a row a constant makes no change."""
+    bias = case.random(*case.shape, salt=20)
+    shift = case.random(*case.shape[:3], 1, salt=21)
+    q, k, v = exact = [x.detach().double().requires_grad_() for x in heads(case)]
+    powers = (q @ k.mT / case.D**0.5 + bias).exp() * case.visible
+    total = powers.sum(-1, keepdim=True)
+    context = powers / total.where(total > 0, torch.ones_like(total)) @ v
+    upstream = case.random(*context.shape, salt=22)
+    expected = [context, *torch.autograd.grad((context * upstream).sum(), exact)]
+    expected = [x.detach().to(case.dtype) for x in expected]
+    for added in (bias, bias + shift):
+        ours = heads(case)
+        context, _ = core(*ours, case.visible, bias=added)
+        grads = torch.autograd.grad((context * upstream).sum(), ours)
+        assert_same([context.detach(), *grads], expected)
+
+
+@examples
+@given(cases())
+def test_averaged_weights_are_the_mean_over_the_heads(case):
+    results = []
+    for average in (False, True):
+        ours = heads(case)
+        context, weights = tiled.tiled_attention(*ours, case.visible, average=average)
+        if not average:
+            weights = weights.mean(1)
+        loss = (context * case.random(*context.shape, salt=20)).sum()
+        loss = loss + (weights * case.random(*weights.shape, salt=21)).sum()
+        grads = torch.autograd.grad(loss, ours)
+        results.append([context.detach(), weights.detach(), *grads])
+    assert_same(*results)
 
 
 @examples
