@@ -62,7 +62,7 @@ CONFIGS = {
         "vocab_size": 13,
     },
 }
-# Self-attention of each layer; BART also has an encoder, and looks at it.
+# One self-attention a layer; in BART also the encoder's, and one to the encoder.
 CALLS = dict.fromkeys(CONFIGS, LAYERS) | {"bart": 3 * LAYERS}
 
 PADDINGS = ("none", "right", "left")
@@ -148,13 +148,12 @@ def calls():
 
 def make_model(name: str) -> nn.Module:
     """Random biases and larger weights: as initialised, attention is nearly even."""
+    torch.manual_seed(0)
     config = AutoConfig.for_model(name, **CONFIGS[name])
     model = AutoModel.from_config(config, attn_implementation="eager").eval()
-    generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for parameter in model.parameters():
-            noise = torch.randn(parameter.shape, generator=generator)
-            parameter.add_(noise, alpha=0.2)
+            parameter.add_(torch.randn_like(parameter), alpha=0.2)
     return model
 
 
@@ -182,7 +181,7 @@ def make_inputs(name: str, padding: str) -> dict[str, Tensor]:
 def run(model, inputs, padding: str, implementation: str) -> dict[str, Tensor]:
     """Hidden states, weights and gradients, zero where the query is padding.
 
-    What becomes of padding itself is of no use, and not the same everywhere.
+    No one reads what becomes of padding, and it is not the same everywhere.
     """
     model.set_attn_implementation(implementation)
     outputs = model(
@@ -195,7 +194,7 @@ def run(model, inputs, padding: str, implementation: str) -> dict[str, Tensor]:
     for name, tensors in outputs.items():
         if name == "pooler_output":  # of BERT: reads the first position, padding or not
             continue
-        for i, tensor in enumerate([tensors] if name.startswith("last") else tensors):
+        for i, tensor in enumerate([tensors] if torch.is_tensor(tensors) else tensors):
             real = real_positions(padding, tensor.shape[-2])[..., None]
             real = real if tensor.dim() == 3 else real[:, None]  # (B, [1,] T, 1)
             results[f"{name}[{i}]"] = tensor.masked_fill(~real, 0.0)
