@@ -43,17 +43,20 @@ def best(call: Callable[[], object], clock: Callable[[], float]) -> float:
 class CountBytes(TorchDispatchMode):
     """Adds up what the operations in the `with` block read and write.
 
-    Each operation reads its operands and writes its results once; a view moves
-    nothing. That is what would go through memory if no cache kept anything from one
-    operation to the next.
+    Each operation reads its operands and writes its results once; views and empty
+    tensors move nothing. That is what would go through memory if no cache kept
+    anything from one operation to the next.
     """
 
     moved = 0
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        results = function(*args, **(kwargs or {}))
-        if not function.is_view:
-            leaves = tree_leaves((args, kwargs, results))
+        kwargs = kwargs or {}
+        results = function(*args, **kwargs)
+        name = function.name()
+        if not (function.is_view or "view" in name or "empty" in name):
+            read = {key: x for key, x in kwargs.items() if key != "out"}
+            leaves = tree_leaves((args, read, results))
             self.moved += sum(x.nbytes for x in leaves if isinstance(x, Tensor))
         return results
 

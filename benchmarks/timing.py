@@ -6,6 +6,7 @@ each round all contestants run in a new order with the floor at every second pla
 each has a floor beside it, and a contestant's ratio is the median over the rounds.
 """
 
+import math
 import random
 import statistics
 import time
@@ -23,7 +24,8 @@ Call = Callable[[], object]
 
 SHORTEST = 0.005  # seconds; calls that take less are repeated within one sample
 LEAST_ROUNDS, MOST_ROUNDS = 2, 40
-CLOSE = 1.25  # times the floor; who is slower runs the least rounds only
+CLOSE = 1.25  # times the floor
+SURE = 0.05  # quartiles that lie no further apart need no further round
 
 
 @dataclass
@@ -34,6 +36,12 @@ class Samples:
     ratios: list[float] = field(default_factory=list)
     faults: list[float] = field(default_factory=list)
     system: list[float] = field(default_factory=list)
+
+    @property
+    def worth_another_round(self) -> bool:
+        """Whether a better resolution would tell something."""
+        low, ratio, high = quartiles(self.ratios)
+        return ratio < CLOSE or high - low > SURE * ratio
 
     def summary(self) -> dict[str, float]:
         """The median ratio with its quartiles, and what else was seen."""
@@ -86,24 +94,28 @@ def race(
     clock: Callable[[], float],
     budget: float,
     *,
+    long: bool = False,
     seed: int = 0,
 ) -> dict[str, Samples]:
     """Time everybody against the floor, in rounds.
 
-    The least number of rounds is run whatever it costs. After it only those go on who
-    are close to the floor, for ``budget`` seconds: their ratio is worth a better
-    resolution.
+    The least number of rounds is run whatever it costs. After it, for ``budget``
+    seconds, only those go on whose ratio is worth a better resolution: those close to
+    the floor, and those whose ratios differ from round to round. ``long`` says that
+    every call has been made once and takes long enough to be timed alone.
     """
     order = random.Random(seed)
-    repeats = {name: repeats_of(call, clock) for name, call in calls.items()}
-    floor_repeats = repeats_of(floor, clock)
+    repeats = {n: 1 if long else repeats_of(calls[n], clock) for n in calls}
+    floor_repeats = 1 if long else repeats_of(floor, clock)
     samples = {name: Samples() for name in calls}
-    racing = list(calls)
+    end = math.inf
     for done in range(MOST_ROUNDS):
+        racing = list(calls)
         if done == LEAST_ROUNDS:
-            racing = [n for n in calls if quartiles(samples[n].ratios)[1] < CLOSE]
             end = time.perf_counter() + budget
-        if not racing or (done >= LEAST_ROUNDS and time.perf_counter() > end):
+        if done >= LEAST_ROUNDS:
+            racing = [name for name in calls if samples[name].worth_another_round]
+        if not racing or time.perf_counter() > end:
             break
         order.shuffle(racing)
         beside = seconds(floor, floor_repeats, clock)
