@@ -16,6 +16,7 @@ from mha_lib.masks import causal_mask, check_bias, check_mask
 __all__ = ["tiled_attention"]
 
 TILE = 2**19  # numbers in one tile: 2 MiB in float32, about a core's own cache
+MASKED_ROWS = 128
 HUGE = 2**22  # bytes from which on huge pages are worth asking for
 
 
@@ -106,16 +107,6 @@ def _worth_tiling(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> bool:
     )
 
 
-def _tiles(B: int, H: int, T: int, S: int) -> Iterator[tuple[int, slice, slice]]:
-    """The map (B, H, T, S) cut into tiles: several whole heads, or rows of one."""
-    heads = max(1, TILE // (T * S))
-    rows = T if heads > 1 else max(1, TILE // S)
-    for b in range(B):
-        for t in range(0, T, rows):
-            for h in range(0, H, heads):
-                yield b, slice(h, h + heads), slice(t, t + rows)
-
-
 class _Weights:
     """softmax(q kᵀ), any tile of it at a time; q comes scaled."""
 
@@ -124,24 +115,46 @@ class _Weights:
     ) -> None:
         self.shape = (*q.shape[:-1], k.shape[-2])  # (B, H, T, S)
         self.q, self.keys = q, k.mT
-        self.hidden = None if mask is None else (~mask).expand(self.shape)
         self.bias = None if bias is None else bias.expand(self.shape)
+        self.hidden = self.seen = None
+        if mask is not None:
+            self.hidden = (~mask).expand(self.shape)
+            mask = mask.reshape(-1, *mask.shape[-2:]) if mask.dim() > 2 else mask[None]
+            self.seen = mask.any(0).expand(self.shape[-2:])  # (T, S): by any head
         self.lowest = torch.finfo(q.dtype).min
         self.scratch = q.new_empty(0)
 
-    def tile(self, index: tuple[int, slice, slice], out: Tensor | None) -> Tensor:
-        b, heads, _ = index
-        q = self.q[index]
+    def tiles(self) -> Iterator[tuple[int, slice, slice, slice]]:
+        """Cut the map into (b, heads, rows, columns); what is left out is hidden."""
+        B, H, T, S = self.shape
+        # Under a mask few rows, so that many columns can be left out.
+        rows = min(T, max(1, TILE // S), T if self.seen is None else MASKED_ROWS)
+        heads = max(1, TILE // (rows * S))
+        for t in range(0, T, rows):
+            columns = S
+            if self.seen is not None:
+                keys = self.seen[t : t + rows].any(0).nonzero()
+                columns = int(keys[-1]) + 1 if len(keys) else 0
+            for b in range(B):
+                for h in range(0, H, heads):
+                    yield b, slice(h, h + heads), slice(t, t + rows), slice(columns)
+
+    def tile(
+        self, index: tuple[int, slice, slice, slice], out: Tensor | None = None
+    ) -> Tensor:
+        b, heads, rows, columns = index
+        q, keys = self.q[b, heads, rows], self.keys[b, heads, :, columns]
         if out is None:  # one piece of memory then serves all tiles
-            out = self.scratch.resize_(*q.shape[:-1], self.shape[-1])
-        torch.bmm(q, self.keys[b, heads], out=out)
+            out = self.scratch.resize_(*q.shape[:-1], keys.shape[-1])
+        torch.bmm(q, keys, out=out)
         if self.bias is not None:
             out += self.bias[index]
         if self.hidden is not None:
-            out.masked_fill_(self.hidden[index], self.lowest)
+            hidden = self.hidden[index]
+            out.masked_fill_(hidden, self.lowest)
         torch.softmax(out, -1, out=out)
         if self.hidden is not None:
-            out.masked_fill_(self.hidden[index], 0.0)
+            out.masked_fill_(hidden, 0.0)
         return out
 
 
@@ -155,12 +168,17 @@ class _Tiled(torch.autograd.Function):
             weights = _zeros((B, T, S), _accumulator(q.dtype))
         else:
             weights = _zeros((B, H, T, S), q.dtype)
-        for index in _tiles(B, H, T, S):
-            b, heads, rows = index
-            tile = computed.tile(index, None if average else weights[index])
-            context[index] = tile @ v[b, heads]
+        for index in computed.tiles():
+            b, heads, rows, columns = index
             if average:
-                weights[b, rows] += tile[0] if len(tile) == 1 else tile.sum(0)
+                tile = computed.tile(index)
+                weights[b, rows, columns] += tile[0] if len(tile) == 1 else tile.sum(0)
+            elif mask is None:
+                tile = computed.tile(index, out=weights[index])
+            else:
+                tile = computed.tile(index)
+                weights[index] = tile
+            context[b, heads, rows] = tile @ v[b, heads, columns]
         if average:
             weights = weights.div_(H).to(q.dtype)
         ctx.save_for_backward(q, k, v, mask, bias, None if average else weights)
@@ -188,17 +206,18 @@ class _Tiled(torch.autograd.Function):
         grad_q = _heads_last(q, T, q.shape[-1], q.dtype)
         grad_k = _heads_last(k, S, k.shape[-1], _accumulator(k.dtype)).zero_()
         grad_v = _heads_last(v, S, v.shape[-1], _accumulator(v.dtype)).zero_()
-        for index in _tiles(B, H, T, S):
-            b, heads, _ = index
-            tile = computed.tile(index, None) if average else weights[index]
-            grad_v[b, heads] += tile.mT @ grad_context[index]
-            grad = grad_context[index] @ v[b, heads].mT  # of the tile
+        for index in computed.tiles():
+            b, heads, rows, columns = index
+            queries, keys = (b, heads, rows), (b, heads, columns)
+            tile = computed.tile(index) if average else weights[index]
+            grad_v[keys] += tile.mT @ grad_context[queries]
+            grad = grad_context[queries] @ v[keys].mT  # of the weights
             if grad_weights is not None:
                 grad += grad_weights[index]
             grad -= (grad * tile).sum(-1, keepdim=True)
             grad *= tile  # of the scores
-            grad_q[index] = grad @ k[b, heads]
-            grad_k[b, heads] += grad.mT @ q[index]
+            grad_q[queries] = grad @ k[keys]
+            grad_k[keys] += grad.mT @ q[queries]
         grads = (grad_q.mul_(scale), grad_k.to(k.dtype), grad_v.to(v.dtype))
         return *grads, None, None, None
 

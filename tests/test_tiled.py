@@ -1,0 +1,204 @@
+"""Tiles of any size give what the plain formula gives, to the second derivative."""
+
+import mmap
+from itertools import product
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from mha_lib import FusedMHA, attention, causal_mask, tiled
+from mha_lib.tiled import tiled_attention
+from tests.helpers import B, D, H, S, T, make
+
+V = 4  # values of another width than the keys
+
+
+def operands(dtype=torch.float64, **options):
+    torch.manual_seed(3)
+    options = {"dtype": dtype, "requires_grad": True, **options}
+    return [torch.randn(B, H, n, d, **options) for n, d in ((T, D), (S, D), (S, V))]
+
+
+def masks():
+    """Every rank; a row and whole columns that nobody sees."""
+    torch.manual_seed(4)
+    random = torch.rand(B, H, T, S) < 0.6
+    random[..., -1, :] = False
+    random[..., -2:] = False
+    yield None
+    yield from (random, random[:, :1], random[0, 0], random[:1, :, :1])
+    yield torch.zeros(T, S, dtype=torch.bool)
+    yield causal_mask(T, S)
+
+
+@pytest.fixture(params=[1, 10, 40, 71], ids="tile{}".format)
+def tile(request, monkeypatch):
+    """One row of one head; rows of one; one head; two heads in one tile."""
+    monkeypatch.setattr(tiled, "TILE", request.param)
+    monkeypatch.setattr(tiled, "MASKED_ROWS", 2)
+    return request.param
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """How often the tiles, not the plain formula, did the work."""
+    counted, apply = [], tiled._Tiled.apply
+    monkeypatch.setattr(
+        tiled._Tiled, "apply", lambda *args: counted.append(1) or apply(*args)
+    )
+    return counted
+
+
+@pytest.mark.parametrize("average", [False, True], ids=["each", "mean"])
+@pytest.mark.parametrize("biased", [False, True], ids=["plain", "biased"])
+def test_same_results_and_gradients_as_the_formula(tile, calls, average, biased):
+    bias = torch.randn(H, T, S, dtype=torch.float64) if biased else None
+    for count, (mask, is_causal) in enumerate(product(masks(), (False, True)), 1):
+        q, k, v = operands()
+        options = {"bias": bias, "is_causal": is_causal}
+        ours = tiled_attention(q, k, v, mask, average=average, **options)
+        context, weights = attention(q, k, v, mask, **options)
+        plain = (context, weights.mean(1) if average else weights)
+        factors = [torch.randn_like(x) for x in plain]
+        # float64: rounding alone, as the default tolerance of assert_close has it
+        assert_close(ours, plain)
+        for used in ([0, 1], [0], [1]):  # both results, the context, the weights
+            grads = []
+            for results in (ours, plain):
+                loss = sum((results[i] * factors[i]).sum() for i in used)
+                grads.append(
+                    torch.autograd.grad(
+                        loss, (q, k, v), retain_graph=True, materialize_grads=True
+                    )
+                )
+            assert_close(*grads)
+        assert len(calls) == count
+
+
+@pytest.mark.parametrize("average", [False, True], ids=["each", "mean"])
+def test_first_and_second_derivatives(average, monkeypatch):
+    monkeypatch.setattr(tiled, "TILE", 3)
+    sizes = ((2, 3), (3, 3), (3, 2))
+    q, k, v = (
+        torch.randn(1, 2, *size, dtype=torch.float64, requires_grad=True)
+        for size in sizes
+    )
+    mask = torch.tensor([[True, False, True], [False, False, False]])
+
+    def function(q, k, v):
+        return tiled_attention(q, k, v, mask, average=average)
+
+    assert torch.autograd.gradcheck(function, (q, k, v))
+    assert torch.autograd.gradgradcheck(function, (q, k, v))
+
+
+def test_a_gradient_is_found_for_the_operands_that_want_one(tile):
+    for wanted in ([0], [1], [2], [0, 2]):
+        inputs = [x.detach() for x in operands()]
+        for i in wanted:
+            inputs[i].requires_grad_()
+        leaves = [inputs[i] for i in wanted]
+        ours, plain = tiled_attention(*inputs)[0], attention(*inputs)[0]
+        for again in (False, True):
+            grads = [
+                torch.autograd.grad(
+                    (x**2).sum(), leaves, create_graph=again, retain_graph=True
+                )
+                for x in (ours, plain)
+            ]
+            assert_close(*grads)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_short_numbers(tile, dtype):
+    q, k, v = operands(dtype)
+    wide = [x.detach().double().requires_grad_() for x in (q, k, v)]
+    ours = tiled_attention(q, k, v, average=True)
+    theirs = tiled_attention(*wide, average=True)
+    # sums of up to S numbers, each rounded to eps of its dtype: 20 eps bounds them
+    tolerance = {"rtol": 0, "atol": 20 * torch.finfo(dtype).eps}
+    for x, y in zip(ours, theirs):
+        assert x.dtype == dtype
+        assert_close(x.double(), y, **tolerance)
+    ours[0].sum().backward()
+    theirs[0].sum().backward()
+    for x, y in zip((q, k, v), wide):
+        assert x.grad.dtype == dtype
+        assert_close(x.grad.double(), y.grad, **tolerance)
+
+
+def test_the_plain_formula_where_tiles_cannot_go(calls, monkeypatch):
+    monkeypatch.setattr(tiled, "TILE", 1)
+    q, k, v = operands()
+    plain = attention(q, k, v)
+    bias = torch.zeros(T, S, dtype=torch.float64, requires_grad=True)
+    tiled_attention(q, k, v, bias=bias)[0].sum().backward()
+    assert bias.grad.abs().sum() > 0
+    _, tangent = torch.func.jvp(tiled_attention, (q, k, v), (q, k, v))
+    assert tangent[0].abs().sum() > 0
+    mapped = torch.func.vmap(lambda *x: tiled_attention(*(y[None] for y in x)))(q, k, v)
+    assert_close(mapped[0][:, 0], plain[0])
+    with torch.autocast("cpu", torch.bfloat16):
+        assert tiled_attention(*operands(torch.float32))[0].dtype == torch.bfloat16
+    dropped, weights = tiled_attention(q, k, v, dropout_p=0.5)
+    assert_close(weights, plain[1])
+    assert not torch.allclose(dropped, plain[0])
+    on_meta = tiled_attention(*operands(device="meta"), average=True)
+    assert on_meta[1].shape == (B, T, S)
+    assert not calls
+    tiled_attention(q, k, v)
+    assert calls
+
+
+# torch's compiler still imports a module that scripts a function.
+@pytest.mark.filterwarnings("ignore:`torch.jit.script`:DeprecationWarning")
+def test_the_compiler_sees_the_plain_formula(calls, monkeypatch):
+    monkeypatch.setattr(tiled, "TILE", 1)
+    q, k, v = operands()
+    compiled = torch.compile(tiled_attention, fullgraph=True, backend="eager")
+    assert_close(compiled(q, k, v), attention(q, k, v))
+    assert not calls
+
+
+def test_faulty_input_is_named_where_the_formula_would(tile):
+    q, k, v = operands()
+    for arguments, error, message in (
+        ((q, k[..., :-1], v), ValueError, "q and k must share D; got 11 and 10"),
+        ((q, k, v, torch.ones(T, S)), TypeError, "boolean"),
+        ((q, k, v, torch.ones(T, T) > 0), ValueError, "mask must broadcast to"),
+    ):
+        with pytest.raises(error, match=message):
+            tiled_attention(*arguments)
+    with pytest.raises(TypeError, match="bias must be a tensor of torch.float64"):
+        tiled_attention(q, k, v, bias=torch.zeros(T, S))
+
+
+@pytest.mark.parametrize("refused", [None, "MADV_HUGEPAGE", "madvise"])
+def test_large_zeros_with_huge_pages_and_without(refused, monkeypatch):
+    class Refusing(mmap.mmap):
+        def madvise(self, *_):
+            raise OSError("no huge pages")
+
+    if refused == "madvise":
+        monkeypatch.setattr(mmap, "mmap", Refusing)
+    elif refused and hasattr(mmap, refused):
+        monkeypatch.delattr(mmap, refused)
+    for dtype in (torch.float32, torch.bfloat16):
+        zeros = tiled._zeros((3, tiled.HUGE // 2, 1), dtype)
+        assert zeros.shape == (3, tiled.HUGE // 2, 1) and zeros.dtype == dtype
+        assert not zeros.any()
+        zeros += 1  # writable, and a tensor like any other
+        assert zeros.clone().sum(dtype=torch.float64) == zeros.numel()
+
+
+def test_a_map_larger_than_a_tile_goes_through_the_layer(calls):
+    layer, length = make(FusedMHA, torch.float32), 1 + int((tiled.TILE / H) ** 0.5)
+    x = torch.randn(1, length, H * D)
+    output, weights = layer(x, is_causal=True)
+    assert calls and weights.shape == (1, H, length, length)
+    without, none = layer(x, is_causal=True, need_weights=False)
+    assert none is None
+    # another order of the sums over up to 500 keys, in float32
+    assert_close(output, without, rtol=1e-4, atol=1e-5)
+    assert not weights.triu(1).any()
