@@ -1,7 +1,7 @@
 """Measure, print tables, write numbers and plots.
 
-    python -m benchmarks             # 25 minutes on two cores; nothing else running
-    python -m benchmarks --quick     # a minute: does everything work?
+    python -m benchmarks             # half an hour on two cores; nothing else running
+    python -m benchmarks --quick     # two minutes: does everything work?
     python -m benchmarks --only fused,keras --sizes 4,512,512,8 --threads 1
 
 The numbers go to benchmarks/results/cpu.json (or cuda.json, or --output) after every
@@ -20,7 +20,7 @@ import torch
 from tqdm import tqdm
 
 from benchmarks import launch, machine, plots, report, views
-from benchmarks.plan import MEMORY_LIMIT, PARTS, QUICK, Plan
+from benchmarks.plan import MEMORY_LIMIT, ON_CUDA, PARTS, QUICK, Plan
 from benchmarks.problem import Size
 from benchmarks.results import FOLDER, Results
 
@@ -56,11 +56,12 @@ def parse(arguments: list[str] | None) -> tuple[Plan, argparse.Namespace]:
     asked = {
         key: value
         for key, value in vars(options).items()
-        if key in Plan.__dataclass_fields__ and value not in (None, False)
+        if key in Plan.__dataclass_fields__ and value is not None
     }
-    usual = plots.TARGET / "quick.json" if options.quick else FOLDER / f"{device}.json"
-    options.output = options.output or usual
-    return replace(plan, **{**asked, "device": device}), options
+    path = plots.TARGET / "quick.json" if options.quick else FOLDER / f"{device}.json"
+    options.output = options.output or path
+    usual = ON_CUDA if device == "cuda" else {}
+    return replace(plan, **{**usual, **asked, "device": device}), options
 
 
 def words(text: str) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ matplotlib.use("Agg")  # files only; no screen is needed
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator
 
 from benchmarks import machine, views
 from benchmarks.launch import ROOT
@@ -86,7 +87,9 @@ def ratios(rows: dict, title: str) -> Figure:
         )
     ax.axvline(1, color="black", linewidth=1)
     ax.set_xscale("log", base=2)
-    ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    ax.xaxis.set_major_formatter("{x:g}")
+    ax.xaxis.set_minor_locator(FixedLocator([1.5, 3, 6]))
+    ax.xaxis.set_minor_formatter("{x:g}")
     ax.set_yticks(range(len(names)), names, fontsize=8)
     ax.grid(axis="y", alpha=0.3)
     ax.set(xlabel="time / time of the floor", title=title)
@@ -96,7 +99,7 @@ def ratios(rows: dict, title: str) -> Figure:
 
 def growth(series: views.Series, against: str, cost: str) -> Figure:
     """A line for each contestant on logarithmic axes; its slope is the exponent."""
-    figure, ax = plt.subplots(figsize=(7.5, 4.6), layout="constrained")
+    figure, ax = plt.subplots(figsize=(9.5, 4.6), layout="constrained")
     for (name, costs), marker, colour in zip(
         series.items(), cycle(MARKERS), cycle(COLOURS[:4] + COLOURS[5:])
     ):
@@ -106,17 +109,17 @@ def growth(series: views.Series, against: str, cost: str) -> Figure:
         costs = [costs[size] for size in sizes]
         ax.plot(sizes, costs, marker=marker, color=colour, label=label)
     logarithmic(ax, against, cost)
-    ax.legend(fontsize=8)
     return figure
 
 
 def logarithmic(ax: Axes, xlabel: str, ylabel: str) -> None:
     ax.set_xscale("log", base=2)
     ax.set_yscale("log")
-    ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    ax.xaxis.set_major_formatter("{x:g}")
+    ax.yaxis.set_major_formatter("{x:g}")
     ax.set(xlabel=xlabel, ylabel=ylabel)
     ax.grid(alpha=0.3)
+    ax.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
 
 
 def bars(shares: dict[str, dict[str, float]]) -> Figure:
@@ -138,7 +141,7 @@ def bars(shares: dict[str, dict[str, float]]) -> Figure:
 
 def roofline(limit: dict[str, float], placed: dict[str, tuple[float, float]]) -> Figure:
     """The two limits, and a point for each contestant under them."""
-    figure, ax = plt.subplots(figsize=(7.5, 4.6), layout="constrained")
+    figure, ax = plt.subplots(figsize=(9.5, 4.6), layout="constrained")
     ridge = limit["gflops"] / limit["gbytes"]
     ends = [ridge / 16, ridge, ridge * 64]
     roof = [min(limit["gflops"], end * limit["gbytes"]) for end in ends]
@@ -148,7 +151,6 @@ def roofline(limit: dict[str, float], placed: dict[str, tuple[float, float]]) ->
     ):
         ax.plot(*point, marker, color=colour, markersize=8, label=name)
     logarithmic(ax, "operations per byte", "GFLOP/s")
-    ax.legend(fontsize=8)
     return figure
 
 
