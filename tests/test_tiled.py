@@ -11,6 +11,8 @@ from mha_lib import FusedMHA, attention, causal_mask, tiled
 from mha_lib.tiled import tiled_attention
 from tests.helpers import B, D, H, S, T, make
 
+# torch's compiler and jvp still import modules that script a function.
+SCRIPTED = pytest.mark.filterwarnings("ignore:`torch.jit.script`:DeprecationWarning")
 V = 4  # values of another width than the keys
 
 
@@ -128,6 +130,7 @@ def test_short_numbers(tile, dtype):
         assert_close(x.grad.double(), y.grad, **tolerance)
 
 
+@SCRIPTED
 def test_the_plain_formula_where_tiles_cannot_go(calls, monkeypatch):
     monkeypatch.setattr(tiled, "TILE", 1)
     q, k, v = operands()
@@ -151,8 +154,7 @@ def test_the_plain_formula_where_tiles_cannot_go(calls, monkeypatch):
     assert calls
 
 
-# torch's compiler still imports a module that scripts a function.
-@pytest.mark.filterwarnings("ignore:`torch.jit.script`:DeprecationWarning")
+@SCRIPTED
 def test_the_compiler_sees_the_plain_formula(calls, monkeypatch):
     monkeypatch.setattr(tiled, "TILE", 1)
     q, k, v = operands()
