@@ -205,3 +205,112 @@ def test_hidden_keys_stay_hidden_beside_very_low_scores():
     mask = torch.tensor([[True, False, True]])
     expected = torch.tensor([[0.5, 0.0, 0.5]], dtype=torch.float64)
     assert_close(masked_softmax(scores, mask), expected)
+
+
+def bias_like(*shape):
+    generator = torch.Generator().manual_seed(5)
+    return torch.randn(*shape, dtype=torch.float64, generator=generator)
+
+
+@pytest.mark.parametrize("is_causal", [False, True], ids=["all", "causal"])
+@pytest.mark.parametrize("bias", [None, bias_like(H, T, S)], ids=["plain", "biased"])
+@pytest.mark.parametrize(
+    "mask",
+    [None, random_mask(B, H, T, S), random_mask(T, S), random_mask(B, 1, 1, S)],
+    ids=["none", "full", "shared", "padding"],
+)
+def test_without_weights_the_context_and_its_gradients_stay(mask, bias, is_causal):
+    results = []
+    for need_weights in (True, False):
+        operands = qkv()
+        if bias is not None:
+            operands.append(bias.clone().requires_grad_())
+        context, weights = attention(
+            *operands[:3],
+            mask,
+            bias=None if bias is None else operands[3],
+            is_causal=is_causal,
+            need_weights=need_weights,
+        )
+        assert (weights is not None) == need_weights
+        (context * torch.arange(V)).sum().backward()
+        results.append([context, *(x.grad for x in operands)])
+    assert_close(*results)
+    if mask is not None and mask.shape[-2] > 1:  # its last row is empty
+        assert not results[1][0][..., -1, :].any()
+        assert not results[1][1][..., -1, :].any()
+
+
+def test_causal_is_the_causal_mask():
+    q, k, v = qkv()
+    assert_close(
+        attention(q, k, v, is_causal=True), attention(q, k, v, causal_mask(T, S))
+    )
+    both = random_mask(T, S) & causal_mask(T, S)
+    ours = attention(q, k, v, random_mask(T, S), is_causal=True)
+    assert_close(ours, attention(q, k, v, both))
+
+
+def test_causality_alone_needs_no_mask_tensor(monkeypatch):
+    seen = []
+
+    def spy(q, k, v, mask, dropout_p, **options):
+        seen.append((mask, options["is_causal"]))
+        return v[..., :T, :]
+
+    monkeypatch.setattr(F, "scaled_dot_product_attention", spy)
+    q, k, v = qkv()
+    attention(q, k, v, is_causal=True, need_weights=False)
+    attention(q, k, v, random_mask(T, S), is_causal=True, need_weights=False)
+    assert seen[0] == (None, True)
+    assert seen[1][0].dtype == torch.bool and seen[1][1] is False
+
+
+def test_a_bias_is_added_to_the_scaled_scores():
+    q, k, v = qkv()
+    bias = bias_like(T, S)
+    _, weights = attention(q, k, v, bias=bias, scale=0.5)
+    scores = torch.einsum("bhtd,bhsd->bhts", q, k) * 0.5 + bias
+    assert_close(weights, scores.softmax(-1))
+
+
+@pytest.mark.parametrize("need_weights", [True, False])
+def test_no_keys_give_a_zero_context(need_weights):
+    q, k, v = qkv()
+    context, weights = attention(
+        q, k[..., :0, :], v[..., :0, :], need_weights=need_weights
+    )
+    assert_close(context, torch.zeros(B, H, T, V, dtype=torch.float64))
+    assert weights is None or weights.shape == (B, H, T, 0)
+
+
+@pytest.mark.parametrize("rank", [2, 3, 5])
+def test_without_weights_any_number_of_leading_axes(rank):
+    q, k, v = (x[0, 0] if rank == 2 else x[0] if rank == 3 else x[None] for x in qkv())
+    with_weights, _ = attention(q, k, v)
+    without, _ = attention(q, k, v, need_weights=False)
+    assert_close(with_weights, without)
+
+
+def test_half_precision_without_weights_does_not_overflow_either():
+    # q kᵀ is 90 000, beyond float16; divided by √100 it is 9 000
+    q = torch.full((1, 1, 3, 100), 30.0, dtype=torch.float16)
+    v = torch.ones(1, 1, 3, 2, dtype=torch.float16)
+    context, _ = attention(q, q, v, need_weights=False)
+    assert_close(context, v)
+
+
+def test_a_bias_that_does_not_fit_is_named():
+    q, k, v = qkv()
+    for bias, error, message in (
+        ([0.0], TypeError, "bias must be a tensor of torch.float64; got list"),
+        (torch.zeros(T, S), TypeError, "of torch.float64; got torch.float32"),
+        (
+            bias_like(S, T),
+            ValueError,
+            r"to \(3, 2, 5, 7\); got shape \(7, 5\)",
+        ),
+        (bias_like(2, B, H, T, S), ValueError, "bias must broadcast to"),
+    ):
+        with pytest.raises(error, match=message):
+            attention(q, k, v, bias=bias)

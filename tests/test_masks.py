@@ -15,6 +15,7 @@ from mha_lib.masks import (
     from_torch_mask,
     mask_to_bhts,
     padding_mask,
+    split_torch_masks,
     to_heads_on_batch_mask,
     to_sequence_first_mask,
     to_torch_mask,
@@ -276,3 +277,39 @@ def test_heads_on_batch_mask_puts_head_h_of_sequence_b_in_row_h_times_b(mask):
     for b in range(B):
         for h in range(H):
             assert torch.equal(theirs[h * B + b], whole[b, h])
+
+
+def test_torch_masks_split_into_what_hides_and_what_is_added():
+    hidden = ~random_mask(T, S)
+    added = torch.randn(B * H, T, S)
+    padding = torch.tensor([0.0, 1.0, -1.0, 0.5, 0.0, float("-inf"), float("-inf")])
+    shape = (B, H, T, S)
+
+    def split(*masks):
+        return split_torch_masks(*masks, shape, torch.float64)
+
+    assert split(None, None) == (None, None)
+    mask, bias = split(hidden, None)
+    assert torch.equal(mask, ~hidden) and bias is None
+    mask, bias = split(added, padding.expand(B, S))
+    total = added.view(B, H, T, S).double() + padding.double()
+    assert bias.dtype == torch.float64
+    assert torch.equal(mask.expand(shape), total != float("-inf"))
+    assert torch.equal(bias.expand(shape), total.masked_fill(~mask, 0.0))
+    mask, bias = split(hidden, padding.expand(B, S))
+    assert torch.equal(mask.expand(shape)[0, 0], ~hidden & (padding != float("-inf")))
+    mask, _ = split(hidden, padding.isinf().expand(B, S))
+    assert torch.equal(mask.expand(shape)[0, 0], ~hidden & ~padding.isinf())
+
+
+def test_torch_masks_that_do_not_fit_are_named():
+    shape = (B, H, T, S)
+    for masks, error, message in (
+        ((torch.zeros(T, S).int(), None), TypeError, "attn_mask must be boolean or"),
+        ((torch.zeros(S, T), None), ValueError, r"be \(5, 7\) or \(6, 5, 7\); got \(7"),
+        ((torch.zeros(B, T, S), None), ValueError, r"got \(3, 5, 7\)"),
+        ((None, torch.zeros(S)), ValueError, r"key_padding_mask must be \(3, 7\); got"),
+        ((None, torch.zeros(B, S).long()), TypeError, "floating; got torch.int64"),
+    ):
+        with pytest.raises(error, match=message):
+            split_torch_masks(*masks, shape, torch.float32)

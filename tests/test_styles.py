@@ -557,3 +557,29 @@ def test_split_concat_residual_and_norm():
     normed, _ = module(query, key, value)
     norm, module.norm = module.norm, None
     assert_close(normed, norm(module(query, key, value)[0]))  # the norm comes last
+
+
+def test_fused_without_weights_and_causal():
+    module, (query, key, value) = make(FusedMHA), inputs()
+    for mask in (None, random_mask(B, T, S)):
+        results = []
+        for need_weights in (True, False):
+            output, weights = module(
+                query, key, value, mask, is_causal=True, need_weights=need_weights
+            )
+            assert (weights is None) != need_weights
+            loss = (output * torch.arange(E)).sum()
+            leaves = (query, key, value, *module.parameters())
+            results.append([output, *torch.autograd.grad(loss, leaves)])
+        assert_close(*results)
+        causal = torch.ones(T, S, dtype=torch.bool).tril()
+        both = causal if mask is None else mask & causal
+        assert_close(results[0][0], module(query, key, value, both)[0])
+
+
+def test_fused_drops_weights_with_and_without_returning_them():
+    module, x = make(FusedMHA, dropout=0.5), torch.randn(B, T, E, dtype=torch.float64)
+    for need_weights in (True, False):
+        quiet, _ = module.eval()(x, need_weights=need_weights)
+        noisy, _ = module.train()(x, need_weights=need_weights)
+        assert not torch.allclose(quiet, noisy)
