@@ -150,8 +150,8 @@ class MultiheadAttention(nn.Module):
             (B, H, T, S) if not averaged, unbatched without B; or None.
 
         Raises:
-            TypeError: a mask that is neither boolean nor floating, or tensors of
-                different dtype.
+            TypeError: a mask that is neither boolean nor floating, or inputs of
+                another dtype than the layer, or nested.
             ValueError: sizes that do not fit together, or ``is_causal`` alone.
         """
         self._check(query, key, value)
@@ -175,8 +175,8 @@ class MultiheadAttention(nn.Module):
             q.dtype,
         )
         if self.bias_k is not None:
-            k = torch.cat([k, self.bias_k.to(k).expand(len(k), 1, -1)], dim=1)
-            v = torch.cat([v, self.bias_v.to(v).expand(len(v), 1, -1)], dim=1)
+            k = torch.cat([k, self.bias_k.to(k).expand(k.shape[0], 1, -1)], dim=1)
+            v = torch.cat([v, self.bias_v.to(v).expand(v.shape[0], 1, -1)], dim=1)
         if self.add_zero_attn:
             k, v = F.pad(k, (0, 0, 0, 1)), F.pad(v, (0, 0, 0, 1))
         if appended:  # what was appended is never hidden
@@ -207,42 +207,42 @@ class MultiheadAttention(nn.Module):
         return output if self.batch_first else output.transpose(0, 1), weights
 
     def _check(self, query: Tensor, key: Tensor, value: Tensor) -> None:
-        shapes = [tuple(x.shape) for x in (query, key, value)]
+        if query.is_nested or key.is_nested or value.is_nested:
+            raise TypeError("nested tensors must be padded; a mask hides the padding")
+        shapes = q, k, v = [tuple(x.shape) for x in (query, key, value)]
+        if len(q) not in (2, 3) or not len(q) == len(k) == len(v):
+            raise ValueError(f"query, key, value must all be 2-D or 3-D; got {shapes}")
         widths = (self.embed_dim, self.kdim, self.vdim)
-        if not query.dim() == key.dim() == value.dim() or query.dim() not in (2, 3):
-            raise ValueError(
-                f"query, key and value must all be 2-D or 3-D; got {shapes}"
-            )
-        if tuple(shape[-1] for shape in shapes) != widths:
-            raise ValueError(
-                f"query, key and value must be {widths} wide; got shapes {shapes}"
-            )
-        batch_axis = 0 if self.batch_first else 1
-        same_batch = query.dim() == 2 or len({s[batch_axis] for s in shapes}) == 1
-        if shapes[1][:-1] != shapes[2][:-1] or not same_batch:
+        if (q[-1], k[-1], v[-1]) != widths:
+            raise ValueError(f"query, key, value must be {widths} wide; got {shapes}")
+        b = 0 if self.batch_first else 1
+        if k[:-1] != v[:-1] or (len(q) == 3 and q[b] != k[b]):
             raise ValueError(
                 "key and value must share S, and all three B; "
                 f"got {shapes} with batch_first={self.batch_first}"
             )
 
     def _project(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, ...]:
-        weight, bias = self.in_proj_weight, self.in_proj_bias
-        if weight is not None and query is key and key is value:
-            return F.linear(query, weight, bias).chunk(3, dim=-1)  # one product
-        if weight is not None:
-            weights = weight.chunk(3)
-        else:
-            weights = (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
+        inputs, joint = (query, key, value), self.in_proj_weight
+        separate = (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
+        dtype = (separate[0] if joint is None else joint).dtype
+        dtypes = [x.dtype for x in inputs]
+        if dtypes != [dtype] * 3 and not torch.is_autocast_enabled(query.device.type):
+            raise TypeError(f"query, key, value must be {dtype}; got {dtypes}")
+        bias = self.in_proj_bias
+        bias = None if bias is None else bias.to(dtype)  # torch lets it be another
+        if joint is not None and query is key and key is value:
+            return F.linear(query, joint, bias).chunk(3, dim=-1)  # one product
+        weights = separate if joint is None else joint.chunk(3)
         biases = (None,) * 3 if bias is None else bias.chunk(3)
-        inputs = (query, key, value)
         return tuple(F.linear(x, w, b) for x, w, b in zip(inputs, weights, biases))
 
     def _load_from_state_dict(self, state_dict, prefix, *args) -> None:
         """Accept three square projections where torch has one, as older files do."""
+        joint, square = f"{prefix}in_proj_weight", (self.embed_dim,) * 2
         names = [f"{prefix}{name}_proj_weight" for name in "qkv"]
-        if self.in_proj_weight is not None and all(
-            name in state_dict for name in names
-        ):
-            blocks = [state_dict.pop(name) for name in names]
-            state_dict[f"{prefix}in_proj_weight"] = torch.cat(blocks)
+        shapes = [state_dict[name].shape for name in names if name in state_dict]
+        wanted = self.in_proj_weight is not None and joint not in state_dict
+        if wanted and shapes == [square] * 3:
+            state_dict[joint] = torch.cat([state_dict.pop(name) for name in names])
         super()._load_from_state_dict(state_dict, prefix, *args)

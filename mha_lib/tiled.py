@@ -94,11 +94,12 @@ def tiled_attention(
 
 def _worth_tiling(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> bool:
     return (
-        q.dim() == 4
+        # first of all: an exported program must hold for small and for large maps
+        not torch.compiler.is_compiling()
+        and q.dim() == 4
         and q.device.type == "cpu"
         and q.shape[:-1].numel() * k.shape[-2] > TILE
         and not (bias is not None and bias.requires_grad)
-        and not torch.compiler.is_compiling()
         and not torch.is_autocast_enabled("cpu")
         and not torch.overrides.has_torch_function((q, k, v))
         # torch.func and forward mode see through plain operations only
