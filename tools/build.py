@@ -12,6 +12,7 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
+import jupytext
 from bs4 import BeautifulSoup
 
 from tools import book, notebook
@@ -31,7 +32,7 @@ COMPLAINT = re.compile(
     re.MULTILINE,
 )
 MOST_COMPLAINTS = 5
-FAILED_NOTEBOOK = re.compile(r"ExecutionError: (?P<path>\S.*\.ipynb)$", re.MULTILINE)
+FAILED_PAGE = re.compile(r"ExecutionError: (?P<path>\S.*\.(?:ipynb|md))$", re.MULTILINE)
 LEAST_TEXT = 50  # characters; a page with less was not really written
 
 
@@ -64,18 +65,18 @@ def run_jupyter_book() -> tuple[int, str]:
 
 
 def why_it_failed(said: str) -> str:
-    """Name the notebook and the cell where it stopped, or repeat the complaints."""
-    stopped = FAILED_NOTEBOOK.search(said)
+    """Name the page and the cell where it stopped, or repeat the complaints."""
+    stopped = FAILED_PAGE.search(said)
     if stopped is None:
         complaints = dict.fromkeys(COMPLAINT.findall(said))  # each once, in order
         return "\n".join(["", *list(complaints)[:MOST_COMPLAINTS]])
     path = Path(stopped["path"])
     reason = str(path.relative_to(book.ROOT))
     if cell := FAILED_CELL.search(said):
-        chapter = notebook.read(path)
-        sources = [c.source.strip() for c in chapter.cells]
+        page = jupytext.read(path)  # a notebook, or text with cells of code
+        sources = [c.source.strip() for c in page.cells]
         index = sources.index(cell["source"].strip())
-        reason += f", {notebook.name_of_cell(chapter, index)}"
+        reason += f", {notebook.name_of_cell(page, index)}"
         error = ERROR.findall(cell["report"])[-1:]
         line = FAILED_LINE.findall(cell["report"])[:1]
         reason += "".join(f": {part.strip(': ')}" for part in (*error, *line))

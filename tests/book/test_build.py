@@ -65,3 +65,16 @@ def test_a_failing_cell_is_named_with_its_line(small, capsys):
     last = capsys.readouterr().err.splitlines()[-1]
     assert "book/second.ipynb, cell 2 of 2" in last
     assert "AssertionError: assert rule == 2" in last
+
+
+def test_a_failing_cell_of_a_text_page_is_named_with_its_message(small, capsys):
+    form = "{extension: .md, format_name: myst}"
+    header = f"---\njupytext:\n  text_representation: {form}\n---\n"
+    cell = "```{code-cell} ipython3\nassert not (found := [3]), f'three: {found}'\n```"
+    page = f"{header}\n# Second\n\nText.\n\n{cell}\n\nMore text.\n"
+    (small / "book" / "second.md").write_text(page)
+    (small / "_toc.yml").write_text(TOC + "chapters:\n  - file: book/second\n")
+    assert build.main() == 1
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert "book/second.md, cell 2 of 3" in last
+    assert "AssertionError: three: [3]" in last
