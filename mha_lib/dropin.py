@@ -30,8 +30,7 @@ class MultiheadAttention(nn.Module):
         kdim: width of the keys; None means E.
         vdim: width of the values; None means E.
         batch_first: inputs are (B, length, width) instead of (length, B, width).
-        device: where the parameters are made.
-        dtype: their dtype.
+        device, dtype: of the parameters.
 
     Attributes:
         torch_empty_rows: what a query gets that may attend to nothing. False: zero
@@ -135,7 +134,7 @@ class MultiheadAttention(nn.Module):
         """Attend; a boolean mask is True where a key is *hidden*, as torch has it.
 
         Args:
-            query: (T, B, E), with ``batch_first`` (B, T, E), or unbatched (T, E).
+            query: (T, B, E), with ``batch_first`` (B, T, E), unbatched (T, E).
             key: (S, B, kdim), (B, S, kdim) or (S, kdim).
             value: (S, B, vdim), (B, S, vdim) or (S, vdim).
             key_padding_mask: (B, S), unbatched (S,): boolean, True = hidden, or
@@ -150,10 +149,15 @@ class MultiheadAttention(nn.Module):
             (B, H, T, S) if not averaged, unbatched without B; or None.
 
         Raises:
-            TypeError: a mask that is neither boolean nor floating, or inputs of
-                another dtype than the layer, or nested.
+            TypeError: inputs of another dtype than the layer, masks of an unfit one.
             ValueError: sizes that do not fit together, or ``is_causal`` alone.
         """
+        if query.is_nested:  # so torch's encoder leaves padding out; one at a time
+            if need_weights or attn_mask is not None or key_padding_mask is not None:
+                raise ValueError("nested input takes no mask and returns no weights")
+            triples = zip(query.unbind(), key.unbind(), value.unbind())
+            outputs = [self.forward(*x, need_weights=False)[0] for x in triples]
+            return torch.nested.as_nested_tensor(outputs, layout=query.layout), None
         self._check(query, key, value)
         if is_causal and attn_mask is None:
             raise ValueError("is_causal says what attn_mask is: pass attn_mask as well")
@@ -204,11 +208,10 @@ class MultiheadAttention(nn.Module):
         output = self.out_proj(merge_heads(context))  # (B, T, E)
         if not batched:
             return output[0], weights[0] if need_weights else None
-        return output if self.batch_first else output.transpose(0, 1), weights
+        output = output if self.batch_first else output.transpose(0, 1).contiguous()
+        return output, weights
 
     def _check(self, query: Tensor, key: Tensor, value: Tensor) -> None:
-        if query.is_nested or key.is_nested or value.is_nested:
-            raise TypeError("nested tensors must be padded; a mask hides the padding")
         shapes = q, k, v = [tuple(x.shape) for x in (query, key, value)]
         if len(q) not in (2, 3) or not len(q) == len(k) == len(v):
             raise ValueError(f"query, key, value must all be 2-D or 3-D; got {shapes}")
@@ -229,8 +232,7 @@ class MultiheadAttention(nn.Module):
         dtypes = [x.dtype for x in inputs]
         if dtypes != [dtype] * 3 and not torch.is_autocast_enabled(query.device.type):
             raise TypeError(f"query, key, value must be {dtype}; got {dtypes}")
-        bias = self.in_proj_bias
-        bias = None if bias is None else bias.to(dtype)  # torch lets it be another
+        bias = None if self.in_proj_bias is None else self.in_proj_bias.to(dtype)
         if joint is not None and query is key and key is value:
             return F.linear(query, joint, bias).chunk(3, dim=-1)  # one product
         weights = separate if joint is None else joint.chunk(3)
