@@ -1,8 +1,5 @@
 """The same attention in tiles: no map larger than the processor's cache is in use."""
 
-import contextlib
-import math
-import mmap
 from collections.abc import Iterator
 
 import torch
@@ -17,7 +14,6 @@ __all__ = ["tiled_attention"]
 
 TILE = 2**19  # numbers in one tile: 2 MiB in float32, about a core's own cache
 MASKED_ROWS = 128
-HUGE = 2**22  # bytes from which on huge pages are worth asking for
 
 
 def tiled_attention(
@@ -166,9 +162,11 @@ class _Tiled(torch.autograd.Function):
         B, H, T, S = computed.shape
         context = _heads_last(q, T, v.shape[-1], q.dtype)
         if average:
-            weights = _zeros((B, T, S), _accumulator(q.dtype))
+            weights = q.new_zeros(B, T, S, dtype=_accumulator(q.dtype))
+        elif mask is None:
+            weights = q.new_empty(B, H, T, S)
         else:
-            weights = _zeros((B, H, T, S), q.dtype)
+            weights = q.new_zeros(B, H, T, S)  # what no tile visits is hidden
         for index in computed.tiles():
             b, heads, rows, columns = index
             if average:
@@ -221,23 +219,6 @@ class _Tiled(torch.autograd.Function):
             grad_k[keys] += grad.mT @ q[queries]
         grads = (grad_q.mul_(scale), grad_k.to(k.dtype), grad_v.to(v.dtype))
         return *grads, None, None, None
-
-
-def _zeros(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    """Zeros on the CPU, in huge pages where the system has them.
-
-    The first touch of a page costs more than all arithmetic on it; a huge page is
-    touched once instead of 512 times.
-    """
-    count, flags = math.prod(shape), ("MAP_PRIVATE", "MAP_ANONYMOUS", "MADV_HUGEPAGE")
-    if count * dtype.itemsize < HUGE or not all(hasattr(mmap, name) for name in flags):
-        return torch.zeros(shape, dtype=dtype)
-    memory = mmap.mmap(
-        -1, count * dtype.itemsize, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-    )
-    with contextlib.suppress(OSError):  # a kernel without huge pages
-        memory.madvise(mmap.MADV_HUGEPAGE)
-    return torch.frombuffer(memory, dtype=dtype).view(shape)
 
 
 def _heads_last(like: Tensor, length: int, size: int, dtype: torch.dtype) -> Tensor:

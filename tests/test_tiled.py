@@ -1,6 +1,5 @@
 """Tiles of any size give what the plain formula gives, to the second derivative."""
 
-import mmap
 from itertools import product
 
 import pytest
@@ -174,24 +173,6 @@ def test_faulty_input_is_named_where_the_formula_would(tile):
             tiled_attention(*arguments)
     with pytest.raises(TypeError, match="bias must be a tensor of torch.float64"):
         tiled_attention(q, k, v, bias=torch.zeros(T, S))
-
-
-@pytest.mark.parametrize("refused", [None, "MADV_HUGEPAGE", "madvise"])
-def test_large_zeros_with_huge_pages_and_without(refused, monkeypatch):
-    class Refusing(mmap.mmap):
-        def madvise(self, *_):
-            raise OSError("no huge pages")
-
-    if refused == "madvise":
-        monkeypatch.setattr(mmap, "mmap", Refusing)
-    elif refused and hasattr(mmap, refused):
-        monkeypatch.delattr(mmap, refused)
-    for dtype in (torch.float32, torch.bfloat16):
-        zeros = tiled._zeros((3, tiled.HUGE // 2, 1), dtype)
-        assert zeros.shape == (3, tiled.HUGE // 2, 1) and zeros.dtype == dtype
-        assert not zeros.any()
-        zeros += 1  # writable, and a tensor like any other
-        assert zeros.clone().sum(dtype=torch.float64) == zeros.numel()
 
 
 def test_a_map_larger_than_a_tile_goes_through_the_layer(calls):
