@@ -232,7 +232,7 @@ def test_all_weights_may_be_dropped():
 # --- queries that may attend to nothing -----------------------------------------
 
 EMPTY = pytest.mark.parametrize(
-    "hide", product(("rows", "padding", "together"), MASKS), ids=" ".join
+    "hide", list(product(("rows", "padding", "together"), MASKS)), ids=" ".join
 )
 
 
