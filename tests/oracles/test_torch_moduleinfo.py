@@ -1,0 +1,66 @@
+"""torch ModuleInfo: the inputs on which torch tests nn.MultiheadAttention itself.
+
+They come from `torch.testing._internal`, which is installed with torch: 64 of them,
+each in training and in evaluation, in float32 and in float64.
+"""
+
+from functools import cache
+from itertools import product
+
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+from torch.testing._internal.common_modules import module_db
+
+from mha_lib import MultiheadAttention
+from tests.oracles.common import COUNTS, gradients
+
+[INFO] = [info for info in module_db if info.module_cls is nn.MultiheadAttention]
+
+
+@cache
+def inputs(dtype: torch.dtype, training: bool) -> list:
+    torch.manual_seed(0)  # they are made at random
+    return INFO.module_inputs_func(INFO, "cpu", dtype, True, training)
+
+
+MODES = list(product(INFO.dtypes, (False, True)))
+CASES = [(*mode, number) for mode in MODES for number in range(len(inputs(*mode)))]
+
+# Rounding of float32: three short products of numbers of order 10.
+TOLERANCE = {torch.float64: {}, torch.float32: {"rtol": 1e-5, "atol": 1e-5}}
+
+
+def results(layer: nn.Module, call) -> list[torch.Tensor]:
+    """Output, weights, and the gradients of the inputs and all parameters."""
+    output, weights = layer(*call.args, **call.kwargs)
+    both = torch.cat([output.flatten(), weights.flatten()])
+    return [output, weights, *gradients(both, [*call.args, *layer.parameters()])]
+
+
+@pytest.mark.parametrize(("dtype", "training", "number"), CASES, ids=str)
+def test_output_weights_and_gradients(dtype, training, number):
+    case = inputs(dtype, training)[number]
+    made, call = case.constructor_input, case.forward_input
+    theirs = nn.MultiheadAttention(*made.args, **made.kwargs, dtype=dtype)
+    ours = MultiheadAttention(*made.args, **made.kwargs, dtype=dtype)
+    with torch.no_grad():
+        for parameter in theirs.parameters():  # the biases are not zero then
+            parameter.normal_()
+    ours.load_state_dict(theirs.state_dict())
+    found, expected = (results(x.train(training), call) for x in (ours, theirs))
+    for x, y in zip(found, expected, strict=True):
+        assert_close(x, y, **TOLERANCE[dtype])
+    # torch's own reference: the same in a batch of one
+    reference = case.reference_fn(ours, *call.args, **call.kwargs)
+    for x, y in zip(found, reference):
+        assert_close(x, y, **TOLERANCE[dtype])
+
+
+def test_as_many_cases_as_counted():
+    assert {
+        "cases": len(CASES),
+        "inputs": len(CASES) // len(MODES),
+        "modes": len(MODES),
+    } == COUNTS["torch_moduleinfo"]
