@@ -171,7 +171,8 @@ class _Tiled(torch.autograd.Function):
             b, heads, rows, columns = index
             if average:
                 tile = computed.tile(index)
-                weights[b, rows, columns] += tile[0] if len(tile) == 1 else tile.sum(0)
+                total = tile[0] if len(tile) == 1 else tile.sum(0)
+                weights[b, rows, columns].add_(total)
             elif mask is None:
                 tile = computed.tile(index, out=weights[index])
             else:
@@ -209,14 +210,14 @@ class _Tiled(torch.autograd.Function):
             b, heads, rows, columns = index
             queries, keys = (b, heads, rows), (b, heads, columns)
             tile = computed.tile(index) if average else weights[index]
-            grad_v[keys] += tile.mT @ grad_context[queries]
+            grad_v[keys].add_(tile.mT @ grad_context[queries])
             grad = grad_context[queries] @ v[keys].mT  # of the weights
             if grad_weights is not None:
                 grad += grad_weights[index]
             grad -= (grad * tile).sum(-1, keepdim=True)
             grad *= tile  # of the scores
             grad_q[queries] = grad @ k[keys]
-            grad_k[keys] += grad.mT @ q[queries]
+            grad_k[keys].add_(grad.mT @ q[queries])
         grads = (grad_q.mul_(scale), grad_k.to(k.dtype), grad_v.to(v.dtype))
         return *grads, None, None, None
 
