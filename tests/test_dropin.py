@@ -650,7 +650,6 @@ def test_a_bias_of_another_dtype(source):
         ({"key_padding_mask": torch.zeros(S)}, ValueError, r"be \(3, 7\); got \(7,\)"),
         ({"is_causal": True}, ValueError, "pass attn_mask as well"),
     ],
-    ids=str,
 )
 def test_masks_that_do_not_fit(masks, error, message):
     ours = make(MultiheadAttention)

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from torch.testing import assert_close
 
 from tests.helpers import B, D, E, H, S, T
-from tests.torch_pair import F64, hiding, tensor
+from tests.torch_pair import F64, hiding, one_thread, tensor  # noqa: F401
 from tools import torch_suite
 
 FILE = Path(__file__).with_name("torch_like.py")
