@@ -1,0 +1,8 @@
+"""What holds for every test: the two workers share the cores, one thread each.
+
+With torch's default of one thread a core they fight, and small tensors gain nothing.
+"""
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported; kernels too
