@@ -9,7 +9,7 @@ PYTHONS := $(or $(PYTHON),python3 python3.13 python3.12 python3.11 python3.10)
 FITS := import sys, ensurepip; sys.exit(not (3, 10) <= sys.version_info < (3, 14))
 NONE := The book needs Python 3.10 to 3.13 with venv; tried: $(PYTHONS). Set PYTHON=/path/to/python.
 
-.PHONY: help book serve notebooks test lint bench stamp alone clean
+.PHONY: help book serve notebooks test mutants lint bench stamp alone clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -30,6 +30,9 @@ notebooks: $(READY) ## execute every chapter in place, outputs and all
 test: book ## build the book, then run every test
 	@$(BIN)/python -m pytest
 
+mutants: $(READY) ## put small faults into the library; do the tests notice? (an hour)
+	@$(BIN)/python -m tools.mutants
+
 lint: $(READY) ## check style
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
@@ -38,6 +41,9 @@ bench: $(READY) ## measure layers, import and book (half an hour; leave it alone
 	@$(BIN)/python -m benchmarks
 	@$(BIN)/python -m benchmarks.import_time
 	@$(BIN)/python -m benchmarks.book_time
+
+mutants: $(READY) ## put faults into the library and count those that the tests find (hours)
+	@$(BIN)/python -m tools.mutants
 
 stamp: $(READY) ## write the repository named in _config.yml everywhere it occurs
 	@$(BIN)/python -m tools.stamp

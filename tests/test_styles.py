@@ -8,6 +8,7 @@ import torch
 from torch.testing import assert_close
 
 from mha_lib import (
+    BuiltinMHA,
     EinsumMHA,
     FusedMHA,
     PerHeadMHA,
@@ -17,6 +18,7 @@ from mha_lib import (
 )
 from mha_lib.layouts import merge_heads, split_heads
 from mha_lib.masks import mask_to_bhts
+from mha_lib.per_head import Head
 from tests import reference
 from tests.helpers import STYLES, B, D, E, H, S, T, call, inputs, make, random_mask
 
@@ -217,6 +219,29 @@ def test_dropout_can_be_set_later(style):
     noisy, same = call(module.train(), *inputs())
     assert_close(same, weights)
     assert not torch.allclose(noisy, quiet)
+
+
+@pytest.mark.parametrize("style", [PerHeadMHA, BuiltinMHA])
+def test_dropout_set_later_is_a_probability_as_well(style):
+    module = style(E, 1, dropout=0.25)  # one head: there is no second one to ask
+    assert module.dropout == 0.25
+    with pytest.raises(ValueError, match="probability in 0…1; got 1.5"):
+        module.dropout = 1.5
+
+
+@every_style
+def test_no_dropout_and_every_bias_unless_asked_otherwise(style):
+    module = style(E, H).double()
+    assert module.training and module.dropout == 0.0
+    assert sum(p.numel() for p in module.parameters()) == 4 * E * E + 4 * E
+    noisy, _ = call(module, *inputs())
+    assert_close(noisy, call(module.eval(), *inputs())[0])
+
+
+def test_one_head_alone_has_biases_and_no_dropout():
+    head = Head(E, D)
+    assert head.dropout == 0.0
+    assert sum(p.numel() for p in head.parameters()) == 3 * D * E + 3 * D
 
 
 @every_style
