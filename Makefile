@@ -42,9 +42,6 @@ bench: $(READY) ## measure layers, import and book (half an hour; leave it alone
 	@$(BIN)/python -m benchmarks.import_time
 	@$(BIN)/python -m benchmarks.book_time
 
-mutants: $(READY) ## put faults into the library and count those that the tests find (hours)
-	@$(BIN)/python -m tools.mutants
-
 stamp: $(READY) ## write the repository named in _config.yml everywhere it occurs
 	@$(BIN)/python -m tools.stamp
 	@touch $(READY) # pyproject.toml may have changed; nothing to install
