@@ -53,8 +53,9 @@ def test_gradcheck_with_and_without_mask():
 def test_scale_replaces_the_default():
     q, k, v = qkv()
     assert_close(attention(q, k, v, scale=1 / math.sqrt(D)), attention(q, k, v))
-    _, weights = attention(q, k, v, scale=0.0)
+    context, weights = attention(q, k, v, scale=0.0)
     assert_close(weights, torch.full_like(weights, 1 / S))
+    assert_close(attention(q, k, v, scale=0.0, need_weights=False)[0], context)
 
 
 def test_two_dimensional_operands_are_enough():
@@ -134,7 +135,7 @@ def test_no_keys_gives_a_zero_context():
 def test_shapes_follow_on_the_meta_device():
     q, k, v = (x.to("meta") for x in qkv())
     mask = causal_mask(T, S, device="meta")
-    context, weights = attention(q, k, v, mask)
+    context, weights = attention(q, k, v, mask, is_causal=True)
     assert context.device.type == weights.device.type == "meta"
     assert context.shape == (B, H, T, V) and weights.shape == (B, H, T, S)
 
@@ -152,7 +153,10 @@ def test_inputs_are_left_alone():
         (((2, 5, 7), (2, 6, 8), (2, 6, 7)), "q and k must share D; got 7 and 8"),
         (((2, 5, 7), (2, 6, 7), (2, 4, 7)), "k and v must share S; got 6 and 4"),
         (((2, 5, 7), (3, 6, 7), (3, 6, 7)), r"leading axes; got \(2,\), \(3,\) and"),
+        (((2, 5, 7), (2, 6, 7), (3, 6, 7)), r"leading axes; got .* and \(3,\)"),
         (((7,), (6, 7), (6, 7)), r"at least the axes \(length, size\); got shapes"),
+        (((6, 7), (7,), (6, 7)), r"at least the axes \(length, size\); got shapes"),
+        (((6, 7), (6, 7), (7,)), r"at least the axes \(length, size\); got shapes"),
         (((5, 0), (6, 0), (6, 3)), "D must be at least 1; got 0"),
     ],
 )
@@ -162,10 +166,11 @@ def test_sizes_that_do_not_fit_are_named(shapes, message):
 
 
 @pytest.mark.parametrize("nonsense", [None, [1.0], torch.ones(T, D).long()], ids=repr)
-def test_operands_that_are_no_floating_tensors_are_named(nonsense):
-    q, k, v = qkv()
-    with pytest.raises(TypeError, match="k must be a floating tensor; got"):
-        attention(q, nonsense, v)
+@pytest.mark.parametrize("place", ["q", "k", "v"])
+def test_operands_that_are_no_floating_tensors_are_named(place, nonsense):
+    operands = dict(zip("qkv", qkv())) | {place: nonsense}
+    with pytest.raises(TypeError, match=f"{place} must be a floating tensor; got"):
+        attention(**operands)
 
 
 def test_mixed_dtypes_are_named():
@@ -174,17 +179,20 @@ def test_mixed_dtypes_are_named():
         attention(q, k.float(), v)
 
 
+@pytest.mark.parametrize("need_weights", [True, False])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.uint8])
-def test_masks_that_are_not_boolean_are_refused(dtype):
+def test_masks_that_are_not_boolean_are_refused(dtype, need_weights):
     mask = torch.ones(T, S, dtype=dtype)
     with pytest.raises(TypeError, match=f"boolean with True = may attend; got {dtype}"):
-        attention(*qkv(), mask)
+        attention(*qkv(), mask, need_weights=need_weights)
 
 
-def test_masks_that_do_not_fit_are_named():
+@pytest.mark.parametrize("need_weights", [True, False])
+def test_masks_that_do_not_fit_are_named(need_weights):
     message = rf"mask must broadcast to \({B}, {H}, {T}, {S}\); got shape \({S}, {T}\)"
+    mask = torch.ones(S, T, dtype=torch.bool)
     with pytest.raises(ValueError, match=message):
-        attention(*qkv(), torch.ones(S, T, dtype=torch.bool))
+        attention(*qkv(), mask, need_weights=need_weights)
 
 
 def test_a_mask_may_not_widen_the_scores():

@@ -40,6 +40,7 @@ def test_sequence_first_holds_the_same_heads():
 
 def test_sequence_first_takes_any_leading_axes():
     assert split_heads_sequence_first(numbered(B, E), H).shape == (B, H, D)
+    assert merge_heads_sequence_first(numbered(H, D)).shape == (E,)
 
 
 def test_heads_on_the_batch_axis_are_head_major():
@@ -84,3 +85,7 @@ def test_merges_name_what_does_not_fit():
 def test_head_size_names_what_is_wrong(embed_dim, num_heads, message):
     with pytest.raises(ValueError, match=message):
         head_size(embed_dim, num_heads)
+
+
+def test_head_size_may_be_one():
+    assert head_size(1, 1) == 1 and head_size(6, 6) == 1

@@ -72,8 +72,10 @@ def test_causal_mask_is_made_where_it_is_wanted():
 def test_causal_mask_refuses_nonsense():
     with pytest.raises(ValueError, match="align must be .*; got \"?'?middle"):
         causal_mask(2, align="middle")
-    with pytest.raises(ValueError, match="must not be negative; got -1 and -1"):
-        causal_mask(-1)
+    for sizes in ((-1, -1), (-1, 2), (2, -1)):
+        message = f"must not be negative; got {sizes[0]} and {sizes[1]}"
+        with pytest.raises(ValueError, match=message):
+            causal_mask(*sizes)
 
 
 def test_padding_mask_hides_the_keys_past_the_end():
@@ -201,6 +203,14 @@ def test_torch_mask_and_back(mask):
     assert torch.equal(back.expand(SHAPE), mask_to_bhts(mask, SHAPE).expand(SHAPE))
 
 
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [("T S", (T, S)), ("1 S", (T, S)), ("1 H T S", (B * H, T, S))],
+)
+def test_torch_mask_is_as_small_as_torch_takes_it(name, shape):
+    assert to_torch_mask(MASKS[name], SHAPE).shape == shape
+
+
 def test_from_torch_mask_joins_attn_mask_and_key_padding_mask():
     hidden, padded = ~MASKS["T S"], ~MASKS["B 1 S"][:, 0]
     ours = from_torch_mask(hidden, padded, num_heads=H)
@@ -232,6 +242,7 @@ def test_from_torch_mask_reads_float_masks():
         ),
         (torch.ones(2, 2), None, ValueError, "only 0 and -inf"),
         (torch.full((2, 2), -1e10), None, ValueError, "only 0 and -inf"),
+        (torch.tensor([[0.0, 0.5]]), None, ValueError, "only 0 and -inf"),
         ([[True]], None, TypeError, "attn_mask must be a tensor; got list"),
         (None, torch.zeros(2).bool(), ValueError, r"key_padding_mask must be \(B, S\)"),
     ],
@@ -239,6 +250,12 @@ def test_from_torch_mask_reads_float_masks():
 def test_from_torch_mask_refuses_nonsense(attn, padding, error, message):
     with pytest.raises(error, match=message):
         from_torch_mask(attn, padding, num_heads=2)
+
+
+@pytest.mark.parametrize("num_heads", [0, -2])
+def test_from_torch_mask_needs_a_head(num_heads):
+    with pytest.raises(ValueError, match=f"multiple of num_heads = {num_heads}; got 4"):
+        from_torch_mask(torch.zeros(4, 2, 2).bool(), num_heads=num_heads)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float64])
@@ -252,6 +269,7 @@ def test_additive_mask_added_to_the_scores_hides_the_same_keys(dtype):
         additive_mask(added)
     with pytest.raises(TypeError, match="dtype must be floating; got torch.int64"):
         additive_mask(mask, torch.int64)
+    assert additive_mask(mask.to("meta"), dtype).device.type == "meta"
 
 
 @pytest.mark.parametrize("name", ["T S", "1 S", "B T S", "B 1 S", "B 1 T S"])
@@ -268,6 +286,8 @@ def test_sequence_first_mask_has_no_place_for_heads():
         to_sequence_first_mask(MASKS["B H T S"], SHAPE)
     with pytest.raises(ValueError, match=r"\(T or 1, S, B or 1\); got shape \(5, 7\)"):
         from_sequence_first_mask(MASKS["T S"])
+    with pytest.raises(TypeError, match="boolean .* got torch.float32"):
+        from_sequence_first_mask(torch.ones(T, S, B))
 
 
 @any_mask
