@@ -382,8 +382,9 @@ def test_mixed_dtypes_are_named(style):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int64])
 def test_inputs_of_another_dtype_than_the_layer_are_named(style, dtype):
     message = f"dtype of the layer; got {dtype} for a layer of torch.float64"
-    with pytest.raises(TypeError, match=message):
-        make(style)(torch.zeros(B, T, E, dtype=dtype))
+    for device in ("cpu", "meta"):  # which knows no autocast
+        with pytest.raises(TypeError, match=message):
+            make(style).to(device)(torch.zeros(B, T, E, dtype=dtype, device=device))
 
 
 @every_style

@@ -43,7 +43,17 @@ BUILT_IN = frozenset({"any", "all", "min", "max"})
 NUMBER = ast.Constant | ast.UnaryOp
 # Names that hold words for a message, and functions that only make such words.
 SPEED = {"TILE", "MASKED_ROWS"}  # how work is cut in pieces; the results are the same
-WORDS = {"came", "required", "expected", "message", "said", "able", "hint", "twins"}
+WORDS = {
+    "came",
+    "axes",
+    "required",
+    "expected",
+    "message",
+    "said",
+    "able",
+    "hint",
+    "twins",
+}
 SPEAKERS = {"_say_names", "_say_square", "_shape", "_listed", "_grouped", "_titles"}
 
 EINSUM = re.compile(r"[a-z]+(,[a-z]+)*->[a-z]+")
@@ -99,7 +109,7 @@ def _span(text: str, node: ast.AST) -> tuple[int, int]:
 
 
 def _short(old: str, new: str) -> str:
-    """ "old → new", without what is the same at both ends of a long text."""
+    """'old → new', without what is the same at both ends of a long text."""
     one, two = old.split(), new.split()
     start = max(0, len(os.path.commonprefix([one, two])) - 2)
     end = max(0, len(os.path.commonprefix([one[start:][::-1], two[start:][::-1]])) - 2)
@@ -112,8 +122,8 @@ def _short(old: str, new: str) -> str:
 def _replacements(text: str) -> Iterator[tuple]:
     """(node, where, new text, in a function, lines) for every rule that applies."""
 
-    def visit(node, where: str, parent, known: frozenset[str], lines: range):
-        if _is_silent(node, parent):
+    def visit(node, where: str, known: frozenset[str], lines: range):
+        if _is_silent(node):
             return
         if isinstance(node, ast.stmt):
             end = node.end_lineno + 1
@@ -123,7 +133,7 @@ def _replacements(text: str) -> Iterator[tuple]:
         function = known is not BUILT_IN
         for new in _statement(node):
             yield node, where, new, function, lines
-        for new in _expression(node, parent):
+        for new in _expression(node):
             if isinstance(node, ast.Name) and new not in {*known, "None"}:
                 continue  # a name that means nothing here fails at once
             new = new if isinstance(new, str) else ast.unparse(new)
@@ -133,13 +143,14 @@ def _replacements(text: str) -> Iterator[tuple]:
         if isinstance(node, ast.FunctionDef):
             known = known | _names(node)
         for child in _children(node):
-            yield from visit(child, where, node, known, lines)
+            yield from visit(child, where, known, lines)
 
     tree = ast.parse(text)
     for node in ast.walk(tree):
         for child in ast.iter_child_nodes(node):
             child.up = node
-    yield from visit(tree, "", None, BUILT_IN, range(0))
+    tree.up = None
+    yield from visit(tree, "", BUILT_IN, range(0))
 
 
 def _names(function: ast.FunctionDef) -> set[str]:
@@ -159,7 +170,7 @@ def _children(node: ast.AST) -> Iterator[ast.AST]:
                 yield child
 
 
-def _is_silent(node: ast.AST, parent: ast.AST | None) -> bool:
+def _is_silent(node: ast.AST) -> bool:
     """What only says something."""
     if isinstance(node, ast.Raise | ast.Import | ast.ImportFrom | ast.JoinedStr):
         return True
@@ -168,12 +179,8 @@ def _is_silent(node: ast.AST, parent: ast.AST | None) -> bool:
         return bool(names & (WORDS | SPEED | {"__all__"}))
     if isinstance(node, ast.FunctionDef):
         return node.name in SPEAKERS
-    docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-    return (
-        docstring
-        or isinstance(node, ast.Return)
-        and isinstance(node.value, ast.JoinedStr)
-    )
+    said = ast.JoinedStr if isinstance(node, ast.Return) else ast.Constant
+    return isinstance(node, ast.Return | ast.Expr) and isinstance(node.value, said)
 
 
 def _statement(node: ast.AST) -> Iterator[str]:
@@ -189,8 +196,9 @@ def _statement(node: ast.AST) -> Iterator[str]:
             yield "pass"
 
 
-def _expression(node: ast.AST, parent: ast.AST | None) -> Iterator[ast.expr | str]:
+def _expression(node: ast.AST) -> Iterator[ast.expr | str]:
     """The expression made wrong."""
+    parent = node.up
     tests = [getattr(parent, "test", None), *getattr(parent, "ifs", [])]
     if node in tests and not isinstance(node, ast.Compare | ast.UnaryOp):
         yield ast.UnaryOp(ast.Not(), node)
@@ -222,7 +230,7 @@ def _expression(node: ast.AST, parent: ast.AST | None) -> Iterator[ast.expr | st
             parent, ast.Call | ast.keyword
         ):
             yield "None"
-        case ast.Name(name, ast.Load()) if name in NAMES and not _share(node, parent):
+        case ast.Name(name, ast.Load()) if name in NAMES and not _share(node):
             yield NAMES[name]
         case ast.Attribute(value, name, ast.Load()) if name in NAMES:
             yield ast.Attribute(value, NAMES[name], ast.Load())
@@ -238,20 +246,17 @@ def _expression(node: ast.AST, parent: ast.AST | None) -> Iterator[ast.expr | st
             if upper is not None:
                 yield ast.Slice(lower, None, step)
         case ast.Call():
-            yield from _call(node, parent)
+            yield from _call(node)
 
 
-def _share(node: ast.Name, parent: ast.AST | None) -> bool:
+def _share(node: ast.Name) -> bool:
     """Whether the name is asked only for what the other one has as well."""
-    if not isinstance(parent, ast.Attribute):
-        return False
-    asked = ast.unparse(parent.up.slice) if isinstance(parent.up, ast.Subscript) else ""
-    lengths = ("-2", "1", "0") if node.id in ("k", "v", "key", "value") else ("0", "-1")
-    return (
-        parent.attr in ("dtype", "device")
-        or parent.attr == "shape"
-        and (asked in lengths)
-    )
+    asked = node.up.attr if isinstance(node.up, ast.Attribute) else None
+    if asked != "shape":
+        return asked in ("dtype", "device")
+    axis = ast.unparse(node.up.up.slice) if hasattr(node.up.up, "slice") else None
+    values = node.id in ("k", "v", "key", "value")
+    return axis in (("0", "1", "-2") if values else ("0", "-1"))
 
 
 def _constant(value: object) -> Iterator[str]:
@@ -281,14 +286,14 @@ def _layouts(line: str) -> Iterator[str]:
             yield f"{turned if i == 0 else parts}: {ours} -> {turned if i else stored}"
 
 
-def _call(node: ast.Call, parent: ast.AST | None) -> Iterator[ast.expr]:
+def _call(node: ast.Call) -> Iterator[ast.expr]:
     """The call left out, or one argument of it, or two of them exchanged."""
     function, args, keywords = node.func, node.args, node.keywords
     method = isinstance(function, ast.Attribute)
     name = function.attr if method else function.id
     if name in PLAIN_CALLS or name[0].isupper() and not keywords:
         return
-    if not isinstance(parent, ast.Expr) and name[0].islower():
+    if not isinstance(node.up, ast.Expr) and name[0].islower():
         receiver = ast.unparse(function.value) if method else ""
         if method and receiver not in (*PACKAGES, "self"):
             yield function.value  # x.softmax(-1) → x
@@ -299,7 +304,9 @@ def _call(node: ast.Call, parent: ast.AST | None) -> Iterator[ast.expr]:
     if len(args) > 1:
         yield ast.Call(function, args[:-1], keywords)
     for i, (a, b) in enumerate(pairwise(args)):
-        if name != "transpose" and _are_alike(a, b):  # it takes its axes in any order
+        # they take their axes, or what they check, in any order
+        any_order = name == "transpose" or name.startswith("check_")
+        if _are_alike(a, b) and not any_order:
             yield ast.Call(function, [*args[:i], b, a, *args[i + 2 :]], keywords)
 
 
