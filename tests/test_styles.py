@@ -503,6 +503,16 @@ def test_einsum_get_scores_can_be_overridden():
     assert_close(weights, torch.eye(T, dtype=torch.float64).expand(B, H, T, T))
 
 
+@pytest.mark.parametrize(
+    "shape", [(T, S), (T, S, B, 1), (T, S + 1, B), (2, S, B), (T, S, 2), (T, 1, B)]
+)
+def test_einsum_masks_are_sequence_first(shape):
+    operands = [x.transpose(0, 1) for x in inputs()]
+    message = r"\(T or 1, S, B or 1\) with \(T, S, B\) = \(5, 7, 3\); got shape \("
+    with pytest.raises(ValueError, match=message):
+        make(EinsumMHA)(*operands, torch.ones(shape, dtype=torch.bool))
+
+
 def test_einsum_keeps_and_logs_the_last_weights():
     seen = []
     module = make(EinsumMHA, log=lambda *entry: seen.append(entry))
@@ -542,6 +552,12 @@ def test_split_concat_causal_is_top_left_and_joins_the_mask():
     both = mask & torch.ones(T, S, dtype=torch.bool).tril()
     for mine, theirs in zip(ours, call(make(SplitConcatMHA), *operands, both)):
         assert_close(mine, theirs)
+
+
+def test_split_concat_makes_its_causal_mask_where_the_inputs_are():
+    module = make(SplitConcatMHA, causal=True).to("meta")
+    output, _ = module(*(x.to("meta") for x in inputs()))
+    assert output.device.type == "meta"
 
 
 def test_split_concat_raw_keys_have_the_length_of_the_keys():
