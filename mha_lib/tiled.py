@@ -116,7 +116,7 @@ class _Weights:
         self.hidden = self.seen = None
         if mask is not None:
             self.hidden = (~mask).expand(self.shape)
-            mask = mask.reshape(-1, *mask.shape[-2:]) if mask.dim() > 2 else mask[None]
+            mask = mask.reshape(-1, *mask.shape[-2:])
             self.seen = mask.any(0).expand(self.shape[-2:])  # (T, S): by any head
         self.lowest = torch.finfo(q.dtype).min
         self.scratch = q.new_empty(0)
