@@ -4,6 +4,7 @@ from itertools import product
 
 import pytest
 import torch
+from torch.autograd import forward_ad
 from torch.testing import assert_close
 
 from mha_lib import FusedMHA, attention, causal_mask, tiled
@@ -153,6 +154,39 @@ def test_the_plain_formula_where_tiles_cannot_go(calls, monkeypatch):
     assert calls
 
 
+def test_forward_mode_sees_the_plain_formula(calls, monkeypatch):
+    monkeypatch.setattr(tiled, "TILE", 1)
+    q, k, v = operands()
+    tangents = []
+    with forward_ad.dual_level():
+        for function in (tiled_attention, attention):
+            context, _ = function(forward_ad.make_dual(q, q.sin()), k, v)
+            tangents.append(forward_ad.unpack_dual(context).tangent)
+    assert_close(*tangents)
+    assert not calls
+
+
+@pytest.mark.parametrize("i", range(3))
+def test_a_kind_of_tensor_sees_the_plain_formula(i, calls, monkeypatch):
+    """It may want to see every operation, and any of the three may be of it."""
+
+    class Kind(torch.Tensor):
+        pass
+
+    monkeypatch.setattr(tiled, "TILE", 1)
+    inputs = operands()
+    inputs[i] = inputs[i].as_subclass(Kind)
+    context, _ = tiled_attention(*inputs)
+    assert isinstance(context, Kind)
+    assert not calls
+
+
+def test_other_axes_than_four_see_the_plain_formula(monkeypatch):
+    monkeypatch.setattr(tiled, "TILE", 1)
+    q, k, v = operands()
+    assert_close(tiled_attention(q[0], k[0], v[0]), attention(q[0], k[0], v[0]))
+
+
 @SCRIPTED
 def test_the_compiler_sees_the_plain_formula(calls, monkeypatch):
     monkeypatch.setattr(tiled, "TILE", 1)
@@ -166,6 +200,7 @@ def test_faulty_input_is_named_where_the_formula_would(tile):
     q, k, v = operands()
     for arguments, error, message in (
         ((q, k[..., :-1], v), ValueError, "q and k must share D; got 11 and 10"),
+        ((q, k, v[..., :-1, :]), ValueError, "k and v must share S; got 7 and 6"),
         ((q, k, v, torch.ones(T, S)), TypeError, "boolean"),
         ((q, k, v, torch.ones(T, T) > 0), ValueError, "mask must broadcast to"),
     ):
