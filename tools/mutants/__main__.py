@@ -41,7 +41,7 @@ MODULES = (
 )
 TESTS = (
     *("attention", "layouts", "masks", "styles", "tiled", "dropin"),
-    *("convert", "checkpoints", "properties"),
+    *("dropin_programs", "convert", "checkpoints", "properties"),
 )
 RESULT = ROOT / "tools" / "mutants" / "result.json"
 PROGRESS = ROOT / "_build" / "mutants.jsonl"
@@ -104,7 +104,7 @@ class Reach:
         if not found:  # tables and classes are read when the module is imported
             for line, names in self.lines.items():
                 found.update(names if line.startswith(module) else ())
-        own = f"tests/test_{fault.module}.py::"
+        own = f"tests/test_{fault.module}"
         names = sorted(found, key=lambda x: (not x.startswith(own), self.seconds[x]))
         total = accumulate(map(self.seconds.__getitem__, names))
         return [name for name, seconds in zip(names, total) if seconds <= limit]
