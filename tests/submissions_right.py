@@ -1,0 +1,432 @@
+"""Right attention in many styles, none of which may ever be faulted."""
+
+import math
+
+import numpy as np
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+RIGHT = []  # (submission, task)
+
+
+def right(task):
+    def keep(submission):
+        RIGHT.append((submission, task))
+        return submission
+
+    return keep
+
+
+# --- scaled dot-product attention ---------------------------------------------------
+
+
+@right("attention")
+def three_loops(q, k, v, mask=None):
+    B, H, T, D = q.shape
+    S = k.shape[2]
+    context = torch.zeros(B, H, T, v.shape[-1], dtype=q.dtype)
+    for b in range(B):
+        for h in range(H):
+            for t in range(T):
+                powers = []
+                for s in range(S):
+                    score = (q[b, h, t] * k[b, h, s]).sum() / math.sqrt(D)
+                    seen = mask is None or mask[b, 0, t, s]
+                    powers.append(score.exp() if seen else torch.zeros(()))
+                total = sum(powers)
+                for s in range(S):
+                    context[b, h, t] += powers[s] / total * v[b, h, s]
+    return context
+
+
+@right("attention")
+def with_einsum(q, k, v, mask=None):
+    scores = torch.einsum("...td,...sd->...ts", q, k) * q.shape[-1] ** -0.5
+    if mask is not None:
+        scores = scores.masked_fill(mask == 0, -1e9)
+    weights = torch.softmax(scores, dim=-1)
+    return torch.einsum("...ts,...sd->...td", weights, v), weights
+
+
+@right("attention")
+def with_baddbmm(q, k, v, mask=None):
+    """Three axes only: heads are more sequences."""
+    n, t, d = q.shape
+    bias = q.new_zeros(n, t, k.shape[1])
+    if mask is not None:
+        bias = bias.masked_fill(~mask, float("-inf"))
+    scores = torch.baddbmm(bias, q, k.transpose(1, 2), beta=1.0, alpha=d**-0.5)
+    return torch.bmm(scores.softmax(-1), v)
+
+
+@right("attention")
+def sdpa(q, k, v, mask=None):
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+
+
+@right("attention")
+def additive(q, k, v, mask=None):
+    logits = (q @ k.mT).div(math.sqrt(q.size(-1)))
+    if mask is not None:
+        logits = logits + torch.log(mask.to(logits.dtype))
+    return logits.softmax(-1).matmul(v)
+
+
+@right("attention")
+def additive_big(q, k, v, mask=None):
+    logits = (q @ k.mT) / math.sqrt(q.size(-1))
+    if mask is not None:
+        logits = logits + (1 - mask) * -1e9  # numbers 0 and 1 wanted
+    return torch.softmax(logits, -1) @ v
+
+
+@right("attention")
+def allowed_plus_one(q, k, v, mask=None):
+    logits = (q @ k.mT) / math.sqrt(q.size(-1))
+    if mask is not None:
+        logits = torch.where(mask, logits + 1, -torch.inf)
+    return torch.softmax(logits, -1) @ v
+
+
+@right("attention")
+def float64_inside(q, k, v, mask=None):
+    a, b, c = (x.double() for x in (q, k, v))
+    s = a @ b.mT / np.sqrt(a.shape[-1])
+    if mask is not None:
+        s[~mask.expand_as(s)] = -np.inf
+    p = torch.exp(s - s.max(-1, keepdim=True).values)
+    p = p / p.sum(-1, keepdim=True)
+    return (p @ c).to(q.dtype), p.to(q.dtype)
+
+
+@right("attention")
+def float32_inside(q, k, v, mask=None):
+    s = (q.float() / math.sqrt(q.shape[-1])) @ k.float().mT
+    if mask is not None:
+        s = s.masked_fill(~mask, torch.finfo(s.dtype).min)
+    return (s.softmax(-1) @ v.float()).to(q.dtype)
+
+
+@right("attention")
+def keys_first_inside(q, k, v, mask=None):
+    """Scores (..., S, T), softmax over their rows, and back."""
+    s = k @ q.mT / math.sqrt(k.shape[-1])
+    if mask is not None:
+        s = s.masked_fill(~mask.mT, -1e9)
+    p = s.softmax(-2)
+    return (v.mT @ p).mT, p.mT
+
+
+@right("attention")
+def zeros_for_empty_rows(q, k, v, mask=None):
+    s = q @ k.mT / math.sqrt(k.shape[-1])
+    if mask is None:
+        return s.softmax(-1) @ v
+    p = torch.nan_to_num(s.masked_fill(~mask, -torch.inf).softmax(-1))
+    return p @ v
+
+
+@right("attention")
+class AsModule(nn.Module):
+    def forward(self, q, k, v, mask=None):
+        s = torch.matmul(q, k.transpose(-1, -2)) / k.shape[-1] ** 0.5
+        if mask is not None:
+            s.masked_fill_(mask.logical_not(), -1e4)
+        return s.softmax(-1) @ v
+
+
+@right("split_heads")
+def by_slices(x, num_heads):
+    d = x.shape[-1] // num_heads
+    return torch.stack([x[:, :, h * d : (h + 1) * d] for h in range(num_heads)], 1)
+
+
+@right("split_heads")
+def by_view(x, num_heads):
+    B, T, E = x.shape
+    return x.view(B, T, num_heads, E // num_heads).permute(0, 2, 1, 3).contiguous()
+
+
+@right("merge_heads")
+def by_cat(x):
+    return torch.cat(x.unbind(1), dim=-1)
+
+
+@right("causal_mask")
+def compares(T, S):
+    return torch.arange(T).unsqueeze(1) >= torch.arange(S)
+
+
+@right("causal_mask")
+def square_only(size):
+    return torch.tril(torch.ones(size, size)) == 1
+
+
+@right("padding_mask")
+def loops(lengths, S):
+    mask = torch.zeros(len(lengths), 1, S, dtype=torch.bool)
+    for b, n in enumerate(lengths):
+        mask[b, :, :n] = True
+    return mask
+
+
+@right("combine_masks")
+def both(causal, padding):
+    return causal & padding
+
+
+# --- whole layers -------------------------------------------------------------------
+
+
+@right("mha")
+class Annotated(nn.Module):
+    """Four linear layers in a list: only what flows in tells which is which."""
+
+    def __init__(self, h, d_model, dropout=0.1):
+        super().__init__()
+        self.d_k, self.h = d_model // h, h
+        self.linears = nn.ModuleList([nn.Linear(d_model, d_model) for _ in range(4)])
+        self.attn = None
+        self.dropout = nn.Dropout(p=dropout)
+
+    def forward(self, query, key, value, mask=None):
+        if mask is not None:
+            mask = mask.unsqueeze(1)
+        n = query.size(0)
+        query, key, value = [
+            lin(x).view(n, -1, self.h, self.d_k).transpose(1, 2)
+            for lin, x in zip(self.linears, (query, key, value))
+        ]
+        scores = query @ key.transpose(-2, -1) / math.sqrt(self.d_k)
+        if mask is not None:
+            scores = scores.masked_fill(mask == 0, -1e9)
+        self.attn = scores.softmax(dim=-1)
+        x = self.dropout(self.attn) @ value
+        x = x.transpose(1, 2).contiguous().view(n, -1, self.h * self.d_k)
+        return self.linears[-1](x)
+
+
+@right("mha")
+class Fused(nn.Module):
+    def __init__(self, embed_dim, num_heads):
+        super().__init__()
+        self.num_heads = num_heads
+        self.c_attn = nn.Linear(embed_dim, 3 * embed_dim)
+        self.c_proj = nn.Linear(embed_dim, embed_dim)
+
+    def forward(self, query, key, value, mask=None):
+        W, b = self.c_attn.weight.chunk(3), self.c_attn.bias.chunk(3)
+        q, k, v = (
+            F.linear(x, *p).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+            for x, *p in zip((query, key, value), W, b)
+        )
+        if mask is not None and mask.dim() == 3:
+            mask = mask.unsqueeze(1)
+        y = F.scaled_dot_product_attention(q, k, v, mask)
+        return self.c_proj(y.transpose(1, 2).flatten(2))
+
+
+@right("mha")
+class FusedHeadByHead(nn.Module):
+    """The rows of one matrix lie head by head: q, k, v of head 0, then of head 1."""
+
+    def __init__(self, input_dim, num_heads):
+        super().__init__()
+        self.n_heads, self.head_dim = num_heads, input_dim // num_heads
+        self.qkv = nn.Linear(input_dim, 3 * input_dim)
+        self.proj = nn.Linear(input_dim, input_dim)
+
+    def forward(self, query, key, value, mask=None):
+        shape = (-1, self.n_heads, 3, self.head_dim)
+        q, k, v = (
+            self.qkv(x).view(x.size(0), *shape)[..., i, :].permute(0, 2, 1, 3)
+            for i, x in enumerate((query, key, value))
+        )
+        s = q @ k.mT * self.head_dim**-0.5
+        if mask is not None:
+            s = s.masked_fill(~mask[:, None], -9e15)
+        return self.proj((s.softmax(-1) @ v).permute(0, 2, 1, 3).flatten(2))
+
+
+class OneHead(nn.Module):
+    def __init__(self, n_embd, head_size):
+        super().__init__()
+        self.query = nn.Linear(n_embd, head_size)
+        self.key = nn.Linear(n_embd, head_size, bias=False)  # never penalised
+        self.value = nn.Linear(n_embd, head_size)
+
+    def forward(self, x, m, w, mask):
+        q, k, v = self.query(x), self.key(m), self.value(w)
+        wei = q @ k.transpose(-2, -1) * q.size(-1) ** -0.5
+        if mask is not None:
+            wei = wei.masked_fill(mask == 0, float("-inf"))
+        return F.softmax(wei, dim=-1) @ v
+
+
+@right("mha")
+class ManyHeads(nn.Module):
+    def __init__(self, n_embd, n_head):
+        super().__init__()
+        self.heads = nn.ModuleList(
+            [OneHead(n_embd, n_embd // n_head) for _ in range(n_head)]
+        )
+        self.proj = nn.Linear(n_embd, n_embd)
+
+    def forward(self, q, k, v, mask=None):
+        return self.proj(torch.cat([head(q, k, v, mask) for head in self.heads], -1))
+
+
+@right("mha")
+class BareMatrices(nn.Module):
+    def __init__(self, embed_dim, num_heads):
+        super().__init__()
+        self.num_heads = num_heads
+        for name in ("W_Q", "W_K", "W_V", "W_O"):
+            setattr(self, name, nn.Parameter(torch.randn(embed_dim, embed_dim)))
+
+    def forward(self, Q, K, V, mask=None):
+        Q, K, V = Q @ self.W_Q, K @ self.W_K, V @ self.W_V
+        Q, K, V = (torch.stack(x.chunk(self.num_heads, -1)) for x in (Q, K, V))
+        A = Q @ K.mT / math.sqrt(Q.size(-1))  # (H, B, T, S)
+        if mask is not None:
+            A = A.masked_fill(~mask, -1e9)
+        return torch.cat(list(torch.softmax(A, -1) @ V), -1) @ self.W_O
+
+
+@right("mha")
+class BareCubes(nn.Module):
+    """W_q (H, E, D), as the formula has it."""
+
+    def __init__(self, dim, heads):
+        super().__init__()
+        d = dim // heads
+        self.wq = nn.Parameter(torch.zeros(heads, dim, d))
+        self.wk = nn.Parameter(torch.zeros(heads, dim, d))
+        self.wv = nn.Parameter(torch.zeros(heads, dim, d))
+        self.wo = nn.Parameter(torch.zeros(heads, d, dim))
+
+    def forward(self, query, key, value, mask=None):
+        q = torch.einsum("bte,hed->bhtd", query, self.wq)
+        k = torch.einsum("bse,hed->bhsd", key, self.wk)
+        v = torch.einsum("bse,hed->bhsd", value, self.wv)
+        a = torch.einsum("bhtd,bhsd->bhts", q, k) / q.shape[-1] ** 0.5
+        if mask is not None:
+            a = a.masked_fill(~mask[:, None], -1e9)
+        a = a.softmax(-1)
+        return torch.einsum("bhts,bhsd,hde->bte", a, v, self.wo), a
+
+
+@right("mha")
+class Builtin(nn.Module):
+    def __init__(self, embed_dim, num_heads, dropout=0.0):
+        super().__init__()
+        self.num_heads = num_heads
+        self.mha = nn.MultiheadAttention(
+            embed_dim, num_heads, dropout=dropout, batch_first=True
+        )
+
+    def forward(self, query, key, value, mask=None):
+        if mask is not None:
+            mask = ~mask.repeat_interleave(self.num_heads, dim=0)
+        return self.mha(query, key, value, attn_mask=mask)  # weights are averaged
+
+
+@right("mha")
+class HeadsLast(nn.Module):
+    """Scores (B, T, S, H): a softmax over axis 2 is right here."""
+
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        self.n_heads = n_heads
+        self.to_q = nn.Linear(d_model, d_model)
+        self.to_kv = nn.Linear(d_model, 2 * d_model)
+        self.to_out = nn.Sequential(nn.Linear(d_model, d_model), nn.Dropout(0.1))
+
+    def forward(self, query, key, value, mask=None):
+        q = self.to_q(query).unflatten(-1, (self.n_heads, -1))
+        k = self.to_kv(key).chunk(2, -1)[0].unflatten(-1, (self.n_heads, -1))
+        v = self.to_kv(value).chunk(2, -1)[1].unflatten(-1, (self.n_heads, -1))
+        s = torch.einsum("bthd,bshd->btsh", q, k) / q.shape[-1] ** 0.5
+        if mask is not None:
+            s = s.masked_fill(~mask.unsqueeze(-1), -1e9)
+        return self.to_out(torch.einsum("btsh,bshd->bthd", s.softmax(2), v).flatten(2))
+
+
+@right("mha")
+class BookMaskOfRankFour(nn.Module):
+    """Wants (B, 1, T, S), as a decoder that makes its own mask does."""
+
+    def __init__(self, d_model, num_heads, dropout=0.1, bias=False):
+        super().__init__()
+        self.num_heads = num_heads
+        self.wq, self.wk, self.wv, self.wo = (
+            nn.Linear(d_model, d_model, bias=bias) for _ in range(4)
+        )
+        self.p = dropout
+
+    def forward(self, q, k, v, mask):
+        b, t, _ = q.shape
+        q, k, v = (
+            f(x).view(b, x.size(1), self.num_heads, -1).transpose(1, 2)
+            for f, x in ((self.wq, q), (self.wk, k), (self.wv, v))
+        )
+        _, one, _, _ = mask.shape
+        assert one == 1
+        a = (q @ k.mT / q.size(-1) ** 0.5).masked_fill(~mask, -1e9).softmax(-1)
+        o = F.dropout(a, self.p, self.training) @ v
+        return self.wo(o.transpose(1, 2).reshape(b, t, -1))
+
+
+@right("mha")
+def functional(query, key, value, weights, num_heads, mask=None):
+    F_ = {n: (weights[f"W_{n}"], weights[f"b_{n}"]) for n in "qkvo"}
+    q, k, v = (
+        F.linear(x, *F_[n]).unflatten(-1, (num_heads, -1)).transpose(1, 2)
+        for n, x in zip("qkv", (query, key, value))
+    )
+    mask = None if mask is None else mask.unsqueeze(1)
+    context = F.scaled_dot_product_attention(q, k, v, mask)
+    return F.linear(context.transpose(1, 2).flatten(2), *F_["o"])
+
+
+@right("mha_sequence_first")
+class EinsumOverSequences(nn.Module):
+    def __init__(self, heads: int, d_model: int, dropout_prob: float = 0.1):
+        super().__init__()
+        self.heads, self.d_k = heads, d_model // heads
+        self.query = nn.Sequential(nn.Linear(d_model, d_model))
+        self.key = nn.Sequential(nn.Linear(d_model, d_model, bias=False))
+        self.value = nn.Sequential(nn.Linear(d_model, d_model))
+        self.output = nn.Linear(d_model, d_model)
+        self.dropout = nn.Dropout(dropout_prob)
+
+    def forward(self, *, query, key, value, mask=None):
+        T, B, _ = query.shape
+        q, k, v = (
+            f(x).view(x.shape[0], B, self.heads, self.d_k)
+            for f, x in ((self.query, query), (self.key, key), (self.value, value))
+        )
+        s = torch.einsum("ibhd,jbhd->ijbh", q, k) * self.d_k**-0.5
+        if mask is not None:
+            s = s.masked_fill(mask.unsqueeze(-1) == 0, float("-inf"))
+        a = self.dropout(torch.softmax(s, dim=1))
+        return self.output(torch.einsum("ijbh,jbhd->ibhd", a, v).reshape(T, B, -1))
+
+
+@right("split_concat")
+def tensorflow_way(queries, keys, weights, num_heads, causality=False):
+    Q, K, V = (
+        torch.relu(F.linear(x, weights[f"W_{n}"], weights[f"b_{n}"]))
+        for n, x in (("q", queries), ("k", keys), ("v", keys))
+    )
+    Q_, K_, V_ = (torch.cat(x.chunk(num_heads, 2), 0) for x in (Q, K, V))
+    scores = torch.bmm(Q_, K_.transpose(1, 2)) / K_.shape[-1] ** 0.5
+    paddings = torch.full_like(scores, -(2.0**32) + 1)
+    key_masks = torch.sign(torch.sum(torch.abs(keys), -1)).repeat(num_heads, 1)
+    scores = torch.where(key_masks[:, None] == 0, paddings, scores)
+    if causality:
+        tril = torch.tril(torch.ones_like(scores))
+        scores = torch.where(tril == 0, paddings, scores)
+    out = torch.cat(torch.bmm(scores.softmax(-1), V_).chunk(num_heads, 0), 2)
+    return F.linear(out, weights["W_o"], weights["b_o"])
