@@ -2,26 +2,14 @@
 
 import functools
 import http.server
-import os
-import shutil
 import threading
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import sync_playwright
 
+from tests.browser import Visit, launch
 from tools import book
 
-FLAGS = [  # keep Chromium from calling home, and let it run as root
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-NAMES = ["chromium", "chromium-browser", "google-chrome"]
 PHONE = {"width": 360, "height": 740}
 DESK = {"width": 1280, "height": 800}
 TOO_WIDE = """() => {
@@ -41,12 +29,7 @@ DISTORTED = """() => [...document.querySelectorAll('article img')]
 @pytest.fixture(scope="module")
 def chromium():
     with sync_playwright() as playwright:
-        found = filter(None, map(shutil.which, NAMES))
-        executable = next(found, playwright.chromium.executable_path)
-        if not Path(executable).exists():
-            stop = pytest.fail if os.environ.get("CI") else pytest.skip
-            stop("No Chromium here; run: playwright install chromium")
-        browser = playwright.chromium.launch(executable_path=executable, args=FLAGS)
+        browser = launch(playwright)
         yield browser
         browser.close()
 
@@ -69,51 +52,26 @@ def roots():
         server.shutdown()
 
 
-class Visit:
-    """One page, opened in a fresh browser context that reaches nothing but the book."""
-
-    def __init__(self, chromium, root: str, page: str, colours: str, viewport: dict):
-        self.root = root
-        self.complaints: list[str] = []
-        context = chromium.new_context(color_scheme=colours, viewport=viewport)
-        context.route("**/*", self.only_local)
-        self.page = context.new_page()
-        self.page.on("console", self.hear)
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.on("response", self.check)
-        self.page.goto(f"{root}/{page}.html")
-        self.page.evaluate("() => window.MathJax?.startup?.promise")
-
-    def only_local(self, route):
-        if route.request.url.startswith((self.root, "data:", "blob:")):
-            route.continue_()
-        else:
-            self.complaints.append(f"asked for {route.request.url}")
-            route.abort()
-
-    def hear(self, message):
-        if message.type in ("error", "warning"):
-            self.complaints.append(message.text)
-
-    def check(self, response):
-        if response.status >= 400:
-            self.complaints.append(f"{response.status} for {response.url}")
-
-    def count(self, selector: str) -> int:
-        return self.page.locator(selector).count()
-
-
 @pytest.fixture
 def visit(chromium, roots):
     visits = []
 
     def open_page(page, scheme="http", colours="light", viewport=DESK):
-        visits.append(Visit(chromium, roots[scheme], page, colours, viewport))
-        return visits[-1]
+        root = roots[scheme]
+        opened = Visit(
+            chromium,
+            f"{root}/{page}.html",
+            root,
+            color_scheme=colours,
+            viewport=viewport,
+        )
+        opened.page.evaluate("() => window.MathJax?.startup?.promise")
+        visits.append(opened)
+        return opened
 
     yield open_page
     for each in visits:
-        each.page.context.close()
+        each.context.close()
 
 
 @pytest.mark.parametrize("colours", ["light", "dark"])

@@ -1,0 +1,136 @@
+"""What all widgets share: their module's text, a still picture, lists of numbers."""
+
+import base64
+import contextlib
+import io
+import re
+from collections.abc import Sequence
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+import anywidget
+import numpy as np
+import torch
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+HERE = files(__package__)
+IMPORT = re.compile(r'^import \{[^}]*\} from "\./common\.js";\n', re.MULTILINE)
+EXPORT = re.compile(r"^export (?!default)", re.MULTILINE)
+VIEW = "application/vnd.jupyter.widget-view+json"
+DIGITS = 7  # of a float32: more would only be longer
+
+
+def module(name: str) -> str:
+    """The JavaScript of a widget in one text, which needs no second file.
+
+    A module from a Blob, as Jupyter and our pages load it, cannot import its neighbour;
+    so `common.js` is put where a widget imports it.
+    """
+    common, own = (_read(f"{x}.js") for x in ("common", name))
+    if not IMPORT.search(own):
+        raise ValueError(f'{name}.js must import {{ … }} from "./common.js"')
+    return EXPORT.sub("", common) + IMPORT.sub("", own)
+
+
+def style(name: str) -> str:
+    """The rules of all widgets, then those of this one."""
+    return _read("common.css") + _read(f"{name}.css")
+
+
+def _read(name: str) -> str:
+    return (HERE / name).read_text(encoding="utf-8")
+
+
+class Widget(anywidget.AnyWidget):
+    """A widget that also lives in a static page, with a still for where nothing moves.
+
+    A subclass sets `_esm = module("its_file")` and `_css = style("its_file")`, keeps
+    all that the reader can change in synced traits, and writes `summary` and `still`.
+    """
+
+    _ipython_display_ = None  # ipywidgets 7 would show itself, without the still
+
+    def summary(self) -> str:
+        """What the widget holds, in a few words; the same on every run."""
+        raise NotImplementedError
+
+    def still(self) -> "Figure":
+        """A picture of the first view, for pages without JavaScript and for GitHub."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.summary()})"
+
+    def _repr_mimebundle_(self, **kwargs: object) -> tuple[dict, dict]:
+        data = {"text/plain": repr(self)}
+        with contextlib.suppress(ImportError):  # a live widget needs no matplotlib
+            data["image/png"] = png(self.still())
+        data[VIEW] = {
+            "version_major": 2,
+            "version_minor": 0,
+            "model_id": self.model_id,
+        }
+        return data, {}
+
+
+def png(figure: "Figure") -> str:
+    """A figure as base64 text; the figure is closed."""
+    import matplotlib.pyplot as plt
+
+    stream = io.BytesIO()
+    figure.savefig(
+        stream, format="png", dpi=100, bbox_inches="tight", metadata={"Software": None}
+    )
+    plt.close(figure)
+    return base64.b64encode(stream.getvalue()).decode()
+
+
+def numbers(values: object, name: str, axes: str) -> np.ndarray:
+    """Finite numbers as an array with one axis a letter.
+
+    Args:
+        values: a tensor (any device, any float dtype), an array or nested lists.
+        name: what to call it in an error.
+        axes: one letter an axis, such as ``"HTS"``.
+
+    Returns:
+        A float32 array of that many axes.
+
+    Raises:
+        TypeError: what is not an array of numbers.
+        ValueError: another number of axes, an empty axis, NaN or infinity.
+    """
+    shape = "(" + ", ".join(axes) + ")"
+    if isinstance(values, torch.Tensor):
+        values = values.detach().to("cpu", torch.float32).numpy()
+    try:
+        array = np.asarray(values, dtype=np.float32)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name} must be numbers of shape {shape}; {error}") from None
+    if array.ndim != len(axes) or array.size == 0:
+        raise ValueError(f"{name} must be {shape}, none of them 0; got {array.shape}")
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} must be finite; got NaN or infinity")
+    return array
+
+
+def lists(array: np.ndarray) -> list:
+    """Nested lists for JavaScript, with as many digits as a float32 has."""
+    if array.ndim > 1:
+        return [lists(row) for row in array]
+    return [float(f"{x:.{DIGITS}g}") for x in array]
+
+
+def labels(given: Sequence[str] | None, count: int, name: str) -> list[str]:
+    """As many labels as there are tokens; numbers where none are given.
+
+    Raises:
+        ValueError: another number of labels.
+    """
+    if given is None:
+        return [str(i) for i in range(count)]
+    if isinstance(given, str) or len(given) != count:
+        raise ValueError(f"{name} must be {count} labels; got {given!r}")
+    return [str(label) for label in given]

@@ -1,0 +1,433 @@
+// What all widgets share: a root that follows its model, controls, heat maps, tables.
+// `base.py` puts this text before a widget's own, so each stays one module.
+
+// --- the root ---------------------------------------------------------------------
+
+/** A requirement that the data does not meet; its message is shown in the widget. */
+export class Problem extends Error {}
+
+export function need(condition, message) {
+  if (!condition) throw new Problem(message);
+}
+
+let serial = 0;
+
+/**
+ * Make the `render` of a widget. `build(ui)` fills `ui.root` once; what it gives to
+ * `ui.follow` runs at once and again after every change, once a frame.
+ */
+export function widget(name, build) {
+  function render({ model, el }) {
+    const root = h("div", { class: "mha", role: "group", "aria-label": name });
+    el.replaceChildren(root);
+    // JupyterLab takes arrow keys away from what lies in a notebook.
+    for (const type of ["keydown", "keyup", "keypress"]) {
+      root.addEventListener(type, (event) => event.stopPropagation());
+    }
+    let followers = [];
+    let broken = true;
+    let frame = 0;
+    const guarded = (action) => {
+      try {
+        action();
+      } catch (error) {
+        broken = true;
+        const reason = error instanceof Problem ? error.message : `${error}`;
+        root.replaceChildren(
+          h("p", { class: "mha-problem", role: "status" }, `${name} cannot be drawn: ${reason}`),
+        );
+      }
+    };
+    const ui = {
+      root,
+      id: `mha-${++serial}`,
+      get: (trait) => model.get(trait),
+      set(trait, value) {
+        model.set(trait, value);
+        model.save_changes();
+        schedule();
+      },
+      follow: (follower) => followers.push(follower),
+      redraw: () => schedule(),
+    };
+    const rebuild = () => {
+      followers = [];
+      root.replaceChildren();
+      broken = false;
+      build(ui);
+    };
+    const update = () => {
+      frame = 0;
+      guarded(() => {
+        if (broken) rebuild();
+        followers.forEach((follower) => follower());
+      });
+    };
+    const schedule = () => {
+      frame ||= requestAnimationFrame(update);
+    };
+    update();
+    model.on("change", schedule);
+    const size = new ResizeObserver(schedule);
+    size.observe(root);
+    const theme = new MutationObserver(schedule);
+    const attributeFilter = ["data-theme", "data-jp-theme-light", "class", "theme"];
+    for (const node of [document.documentElement, document.body]) {
+      theme.observe(node, { attributes: true, attributeFilter });
+    }
+    return () => {
+      cancelAnimationFrame(frame);
+      model.off("change", schedule);
+      size.disconnect();
+      theme.disconnect();
+    };
+  }
+  return { render };
+}
+
+/** An element: properties that start with "on" are listeners, the rest attributes. */
+export function h(tag, properties = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [key, value] of Object.entries(properties)) {
+    if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
+    else if (value === true) element.setAttribute(key, "");
+    else if (value !== false && value != null) element.setAttribute(key, value);
+  }
+  element.append(...children.flat().filter((child) => child != null));
+  return element;
+}
+
+/** Write a text only where it differs: a live region speaks of each change. */
+export function say(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+/** A line that screen readers speak when it changes. */
+export function readout() {
+  return h("output", { class: "mha-readout", "aria-live": "polite" });
+}
+
+export const motionReduced = () =>
+  matchMedia("(prefers-reduced-motion: reduce)").matches;
+
+// --- controls, each bound to one trait ---------------------------------------------
+
+function labelled(text, input, ...rest) {
+  input.id = `mha-input-${++serial}`; // not inside the label: its text would be the name
+  return h("span", { class: "mha-control" }, h("label", { for: input.id }, text), input, ...rest);
+}
+
+/** A list to choose from. `options()` gives [value, text] pairs, anew on each change. */
+export function choice(ui, { label, trait, options }) {
+  const select = h("select", {
+    onchange: () => ui.set(trait, pairs[select.selectedIndex][0]),
+  });
+  let pairs = [];
+  let shown = "";
+  ui.follow(() => {
+    pairs = typeof options === "function" ? options() : options;
+    const texts = JSON.stringify(pairs);
+    if (texts !== shown) {
+      select.replaceChildren(...pairs.map(([, text]) => h("option", {}, `${text}`)));
+      shown = texts;
+    }
+    select.selectedIndex = pairs.findIndex(([value]) => value === ui.get(trait));
+  });
+  return labelled(label, select);
+}
+
+/** A slider with its value beside it. `range()` gives {min, max, step}. */
+export function slider(ui, { label, trait, range, format = (x) => `${x}` }) {
+  const input = h("input", {
+    type: "range",
+    oninput: () => ui.set(trait, Number(input.value)),
+  });
+  const value = h("span", { class: "mha-value", "aria-hidden": "true" });
+  ui.follow(() => {
+    const { min, max, step = 1 } = typeof range === "function" ? range() : range;
+    Object.assign(input, { min, max, step });
+    input.value = ui.get(trait);
+    const text = format(ui.get(trait));
+    input.setAttribute("aria-valuetext", text);
+    say(value, text);
+  });
+  return labelled(label, input, value);
+}
+
+export function toggle(ui, { label, trait }) {
+  const input = h("input", {
+    type: "checkbox",
+    onchange: () => ui.set(trait, input.checked),
+  });
+  ui.follow(() => {
+    input.checked = ui.get(trait);
+  });
+  return h("label", { class: "mha-control mha-toggle" }, input, h("span", {}, label));
+}
+
+export function button(label, action) {
+  return h("button", { type: "button", class: "mha-button", onclick: action }, label);
+}
+
+export function controls(...children) {
+  return h("div", { class: "mha-controls" }, ...children);
+}
+
+// --- tables: the text alternative of every picture ----------------------------------
+
+/** A folded table; `content()` gives {caption, columns, rows: [[head, ...cells]]}. */
+export function numbers(ui, title, content) {
+  const table = h("table");
+  const details = h(
+    "details",
+    { class: "mha-numbers", ontoggle: () => ui.redraw() },
+    h("summary", {}, title),
+    h("div", { class: "mha-scroll", tabindex: "0", role: "region", "aria-label": title }, table),
+  );
+  ui.follow(() => {
+    if (!details.open) return; // a large table takes longer than a frame
+    const { caption, columns, rows } = content();
+    const cells = ([head, ...rest]) =>
+      h("tr", {}, h("th", { scope: "row" }, `${head}`), rest.map((x) => h("td", {}, `${x}`)));
+    table.replaceChildren(
+      h("caption", {}, caption),
+      h("thead", {}, h("tr", {}, columns.map((x) => h("th", { scope: "col" }, `${x}`)))),
+      h("tbody", {}, rows.map(cells)),
+    );
+  });
+  return details;
+}
+
+// --- numbers ------------------------------------------------------------------------
+
+const MINUS = "−";
+
+export function fixed(x, digits = 2) {
+  if (!Number.isFinite(x)) return x > 0 ? "∞" : x < 0 ? `${MINUS}∞` : "not a number";
+  return x.toFixed(digits).replace(/^-(0\.?0*)$/, "$1").replace("-", MINUS);
+}
+
+/** How large a nested list is, or null where its rows differ in length. */
+export function shapeOf(nested) {
+  if (!Array.isArray(nested)) return [];
+  const shapes = nested.map(shapeOf);
+  if (shapes.some((shape) => !shape || shape.join() !== shapes[0].join())) return null;
+  return [nested.length, ...(shapes[0] ?? [])];
+}
+
+export function needArray(nested, what, rank, { finite = true } = {}) {
+  const shape = shapeOf(nested);
+  need(shape && shape.length === rank, `${what} must have ${rank} axes of even length.`);
+  need(shape.every((n) => n > 0), `${what} is empty: its shape is (${shape.join(", ")}).`);
+  const numeric = nested.flat(rank - 1).every((x) => (finite ? Number.isFinite(x) : typeof x === "number"));
+  need(numeric, `${what} holds something that is not a finite number.`);
+  return shape;
+}
+
+/** softmax of one row of scores; a row that hides everything gives zeros. */
+export function softmax(scores, allowed = null) {
+  const visible = (s) => allowed === null || allowed[s];
+  const highest = scores.reduce((m, x, s) => (visible(s) && x > m ? x : m), -Infinity);
+  const powers = scores.map((x, s) => (visible(s) ? Math.exp(x - highest) : 0));
+  const total = powers.reduce((sum, x) => sum + x, 0);
+  return total ? powers.map((x) => x / total) : powers;
+}
+
+export const dot = (a, b) => a.reduce((sum, x, i) => sum + x * b[i], 0);
+export const transpose = (m) => m[0].map((_, j) => m.map((row) => row[j]));
+/** a (n, d) times b (m, d) transposed: every row of one with every row of the other. */
+export const products = (a, b) => a.map((row) => b.map((other) => dot(row, other)));
+export const range = (n) => Array.from({ length: n }, (_, i) => i);
+
+// --- colour -------------------------------------------------------------------------
+
+/** The colours of `common.css` as [r, g, b] or text, for drawing on a canvas. */
+export function palette(root) {
+  const probe = h("span", { hidden: true });
+  root.append(probe);
+  const colour = (name) => {
+    probe.style.color = `var(--mha-${name})`;
+    return getComputedStyle(probe).color;
+  };
+  const rgb = (name) => colour(name).match(/[\d.]+/g).slice(0, 3).map(Number);
+  const found = {
+    text: colour("text"), muted: colour("muted"), line: colour("line"),
+    accent: colour("accent"), surface: colour("surface"), hidden: colour("hidden"),
+    ramp: [rgb("low"), rgb("high")],
+    below: rgb("below"),
+  };
+  probe.remove();
+  return found;
+}
+
+const mix = (a, b, x) => a.map((from, i) => Math.round(from + (b[i] - from) * x));
+const luminance = ([r, g, b]) => (0.299 * r + 0.587 * g + 0.114 * b) / 255;
+
+/** The colour of x in −1…1: from `low` to `high`, or to `below` where it is negative. */
+export function shade(colours, x) {
+  const part = Math.min(1, Math.abs(x) || 0);
+  return mix(colours.ramp[0], x < 0 ? colours.below : colours.ramp[1], part);
+}
+
+const css = (rgb) => `rgb(${rgb.join(" ")})`;
+export const ink = (rgb) => (luminance(rgb) > 0.55 ? "#111" : "#fff");
+
+// --- heat maps ----------------------------------------------------------------------
+
+const FONT = "system-ui, sans-serif";
+
+/**
+ * A map of rows × columns on a canvas, steered by mouse, touch and keyboard.
+ *
+ * `content()` gives {rows, columns: labels, value(i, j) in −1…1, text(i, j), hidden(i, j),
+ * cursor: [i, j] or null, row: the row that is lit, outlined(i, j), label, detail(i, j)}.
+ * `move(i, j)` is called where the pointer or the arrow keys go, `pick(i, j)` for a
+ * click, Enter or Space.
+ */
+export function heatmap(ui, { content, move, pick, rowTitle = "query", columnTitle = "key", most = 40 }) {
+  const canvas = h("canvas", { "aria-hidden": "true" });
+  const frame = h("div", {
+    class: "mha-map", tabindex: "0", role: "application",
+    "aria-roledescription": "map",
+  }, canvas);
+  let layout = null;
+  let now = null;
+
+  const at = (event) => {
+    const box = canvas.getBoundingClientRect();
+    const j = Math.floor((event.clientX - box.left - layout.left) / layout.cell);
+    const i = Math.floor((event.clientY - box.top - layout.top) / layout.cell);
+    const inside = i >= 0 && j >= 0 && i < now.rows.length && j < now.columns.length;
+    return inside ? [i, j] : null;
+  };
+  const steer = (action) => (event) => {
+    const place = layout && at(event);
+    if (place) action?.(...place, event);
+  };
+  frame.addEventListener("pointermove", steer((i, j, event) => {
+    if (`${now.cursor}` !== `${[i, j]}`) move?.(i, j, event);
+  }));
+  frame.addEventListener("pointerdown", steer((i, j, event) => {
+    move?.(i, j, event);
+    pick?.(i, j, event);
+  }));
+  frame.addEventListener("keydown", (event) => {
+    if (!now) return;
+    const [i, j] = now.cursor ?? [0, 0];
+    const last = [now.rows.length - 1, now.columns.length - 1];
+    const step = {
+      ArrowUp: [i - 1, j], ArrowDown: [i + 1, j], ArrowLeft: [i, j - 1],
+      ArrowRight: [i, j + 1], Home: [i, 0], End: [i, last[1]],
+      PageUp: [0, j], PageDown: [last[0], j],
+    }[event.key];
+    if (step) {
+      event.preventDefault();
+      move?.(...step.map((x, axis) => Math.max(0, Math.min(last[axis], x))), event);
+    } else if (event.key === "Enter" || event.key === " ") {
+      event.preventDefault();
+      pick?.(i, j, event);
+    }
+  });
+
+  ui.follow(() => {
+    now = content();
+    const { rows, columns } = now;
+    frame.setAttribute("aria-label", now.label);
+    const context = canvas.getContext("2d");
+    context.font = `12px ${FONT}`;
+    const longest = (labels) => Math.max(0, ...labels.map((x) => context.measureText(x).width));
+    const left = Math.min(96, Math.ceil(longest(rows)) + 24);
+    const wide = Math.max(120, frame.clientWidth || ui.root.clientWidth);
+    const cell = Math.max(3, Math.min(most, Math.floor((wide - left - 2) / columns.length)));
+    const slanted = longest(columns) > cell - 4;
+    const top = slanted ? Math.min(96, Math.ceil(longest(columns)) + 24) : 34;
+    layout = { left, top, cell };
+    const [width, height] = [left + cell * columns.length + 2, top + cell * rows.length + 2];
+    const scale = window.devicePixelRatio || 1;
+    canvas.width = Math.round(width * scale);
+    canvas.height = Math.round(height * scale);
+    canvas.style.width = `${width}px`;
+    canvas.style.height = `${height}px`;
+    context.scale(scale, scale);
+    draw(context, now, layout, palette(ui.root), slanted, rowTitle, columnTitle);
+  });
+  return frame;
+}
+
+function draw(context, now, { left, top, cell }, colours, slanted, rowTitle, columnTitle) {
+  const { rows, columns, cursor, row } = now;
+  const centre = (k) => (k + 0.5) * cell;
+  context.textBaseline = "middle";
+  context.font = `11px ${FONT}`;
+  context.fillStyle = colours.muted;
+  context.textAlign = "left";
+  context.fillText(`${columnTitle} →`, left, 8);
+  context.save();
+  context.translate(8, top);
+  context.rotate(-Math.PI / 2);
+  context.textAlign = "right";
+  context.fillText(`← ${rowTitle}`, 0, 0);
+  context.restore();
+  // Labels: all where they fit, else those under the cursor and every so many.
+  const every = Math.max(1, Math.ceil(14 / cell));
+  const shown = (k, lit) => k === lit || (k % every === 0 && (lit == null || Math.abs(k - lit) >= every));
+  const lit = cursor?.[0] ?? row;
+  rows.forEach((label, i) => {
+    if (!shown(i, lit)) return;
+    context.fillStyle = i === lit ? colours.accent : colours.text;
+    context.font = `${i === lit ? "bold " : ""}12px ${FONT}`;
+    context.textAlign = "right";
+    context.fillText(label, left - 5, top + centre(i), left - 22);
+  });
+  columns.forEach((label, j) => {
+    if (!shown(j, cursor?.[1])) return;
+    context.save();
+    context.fillStyle = j === cursor?.[1] ? colours.accent : colours.text;
+    context.font = `${j === cursor?.[1] ? "bold " : ""}12px ${FONT}`;
+    context.translate(left + centre(j), top - 5);
+    if (slanted) context.rotate(-Math.PI / 2);
+    else context.translate(0, -5);
+    context.textAlign = slanted ? "left" : "center";
+    context.fillText(label, 0, 0, slanted ? top - 22 : undefined);
+    context.restore();
+  });
+  const gap = cell > 6 ? 1 : 0;
+  for (let i = 0; i < rows.length; i++) {
+    for (let j = 0; j < columns.length; j++) {
+      const [x, y] = [left + j * cell, top + i * cell];
+      const hidden = now.hidden?.(i, j);
+      const fill = shade(colours, hidden ? 0 : now.value(i, j));
+      context.fillStyle = css(fill);
+      context.fillRect(x, y, cell - gap, cell - gap);
+      if (hidden && cell > 4) {
+        context.strokeStyle = colours.hidden; // a stroke, so that colour is not all
+        context.lineWidth = 1;
+        context.beginPath();
+        context.moveTo(x + 2, y + cell - gap - 2);
+        context.lineTo(x + cell - gap - 2, y + 2);
+        context.stroke();
+      }
+      const text = cell >= 26 && !hidden && now.text?.(i, j);
+      if (text) {
+        context.fillStyle = ink(fill);
+        context.textAlign = "center";
+        context.font = `${cell >= 34 ? 11 : 9}px ${FONT}`;
+        context.fillText(text, x + (cell - gap) / 2, y + (cell - gap) / 2, cell - 3);
+      }
+      if (now.outlined?.(i, j)) {
+        context.strokeStyle = colours.accent;
+        context.lineWidth = 2;
+        context.strokeRect(x + 1, y + 1, cell - gap - 2, cell - gap - 2);
+      }
+    }
+  }
+  context.strokeStyle = colours.accent;
+  if (row != null && row < rows.length) {
+    context.lineWidth = 2;
+    context.strokeRect(left, top + row * cell, cell * columns.length - gap, cell - gap);
+  }
+  if (cursor) {
+    context.lineWidth = 3;
+    context.strokeRect(left + cursor[1] * cell, top + cursor[0] * cell, cell - gap, cell - gap);
+  }
+}

@@ -1,0 +1,64 @@
+"""A real browser for the tests: it reaches nothing but what the test gives it."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, Playwright
+
+FLAGS = [  # keep Chromium from calling home, and let it run as root
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+NAMES = ["chromium", "chromium-browser", "google-chrome"]
+
+
+def launch(playwright: Playwright, *more: str) -> Browser:
+    """The system's Chromium, or else the one that Playwright has fetched."""
+    found = filter(None, map(shutil.which, NAMES))
+    executable = next(found, playwright.chromium.executable_path)
+    if not Path(executable).exists():
+        stop = pytest.fail if os.environ.get("CI") else pytest.skip
+        stop("No Chromium here; run: playwright install chromium")
+    return playwright.chromium.launch(executable_path=executable, args=[*FLAGS, *more])
+
+
+class Visit:
+    """A page in a fresh context, and all that it complained of."""
+
+    def __init__(
+        self, browser: Browser, url: str, root: str, **context: object
+    ) -> None:
+        self.root = root
+        self.complaints: list[str] = []
+        self.context = browser.new_context(**context)
+        self.context.route("**/*", self.only_local)
+        self.page: Page = self.context.new_page()
+        self.page.on("console", self.hear)
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("response", self.check)
+        self.page.goto(url)
+
+    def only_local(self, route):
+        if route.request.url.startswith((self.root, "data:", "blob:")):
+            route.continue_()
+        else:
+            self.complaints.append(f"asked for {route.request.url}")
+            route.abort()
+
+    def hear(self, message):
+        if message.type in ("error", "warning"):
+            self.complaints.append(message.text)
+
+    def check(self, response):
+        if response.status >= 400:
+            self.complaints.append(f"{response.status} for {response.url}")
+
+    def count(self, selector: str) -> int:
+        return self.page.locator(selector).count()

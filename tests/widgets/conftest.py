@@ -1,0 +1,92 @@
+"""Widgets in pages of their own, opened in a browser."""
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import sync_playwright
+
+from mha_lib.widgets import to_html
+from tests.browser import Visit, launch
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    with sync_playwright() as playwright:
+        browser = launch(playwright)
+        yield browser
+        browser.close()
+
+
+class Live(Visit):
+    """One widget, alive in a page of its own on file://."""
+
+    def __init__(self, browser, widget, folder, **context):
+        file = folder / "page.html"
+        file.write_text(to_html(widget, title="Test"), encoding="utf-8")
+        super().__init__(browser, file.as_uri(), file.as_uri(), **context)
+        self.page.set_default_timeout(5000)  # milliseconds
+        self.page.wait_for_selector("html[data-widgets=ready]")
+        self.root_element = self.page.locator(".mha")
+        self.settle()
+
+    def settle(self):
+        """Wait until what was asked for has been drawn: two frames."""
+        self.page.evaluate(
+            "() => new Promise(r => requestAnimationFrame("
+            "() => requestAnimationFrame(() => r())))"
+        )
+
+    def text(self, selector: str) -> str:
+        self.settle()
+        return self.root_element.locator(selector).inner_text()
+
+    def control(self, label: str):
+        return self.root_element.get_by_label(label, exact=True)
+
+    def button(self, label: str):
+        return self.root_element.get_by_role("button", name=label, exact=True)
+
+    def pixels(self, selector: str = ".mha-map canvas", at: int = 0) -> str:
+        """What a canvas shows, as text to compare."""
+        self.settle()
+        canvas = self.root_element.locator(selector).nth(at)
+        return canvas.evaluate("canvas => canvas.toDataURL()")
+
+    def table(self, summary: str) -> list[list[str]]:
+        """The cells of a folded table, heads included; it is left open."""
+        details = self.root_element.locator("details", has_text=summary)
+        if details.get_attribute("open") is None:
+            details.locator("summary").click()
+        self.settle()
+        return details.locator("table").evaluate(
+            "t => [...t.rows].map(r => [...r.cells].map(c => c.textContent))"
+        )
+
+    def faults(self) -> list[str]:
+        """What axe-core finds."""
+        found = Axe().run(self.page).response["violations"]
+        return [
+            f"{x['id']}: {node['html'][:200]}" for x in found for node in x["nodes"]
+        ]
+
+    def width(self) -> int:
+        return self.page.evaluate("document.documentElement.scrollWidth")
+
+
+@pytest.fixture
+def live(chromium, tmp_path):
+    """Open a widget: live(widget, color_scheme="dark", viewport={...})."""
+    visits = []
+
+    def open_widget(widget, **context):
+        visits.append(Live(chromium, widget, tmp_path, **context))
+        return visits[-1]
+
+    yield open_widget
+    for visit in visits:
+        visit.context.close()
+        assert visit.complaints == []
+
+
+def number(text: str) -> float:
+    """A number as the page writes it, with its own minus sign."""
+    return float(text.replace("−", "-"))

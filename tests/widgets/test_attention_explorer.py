@@ -1,0 +1,226 @@
+"""The explorer shows what torch computes, to every hand, and speaks where it cannot."""
+
+import pytest
+import torch
+
+from mha_lib import FusedMHA, causal_mask
+from mha_lib.widgets import AttentionExplorer
+from tests.widgets.conftest import number
+
+H, T, S, D = 3, 4, 6, 5
+QUERIES = ["the", "cat", "sat", "down"]
+KEYS = ["le", "chat", "s'est", "assis", "par", "terre"]
+MAP = "The map as a table"
+
+
+def operands() -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    return (torch.randn(H, n, D, generator=generator) for n in (T, S))
+
+
+def explorer(**options) -> AttentionExplorer:
+    q, k = operands()
+    return AttentionExplorer(None, QUERIES, KEYS, q=q, k=k, **options)
+
+
+def expected(mask=None) -> torch.Tensor:
+    q, k = operands()
+    scores = q @ k.mT / D**0.5
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -torch.inf)
+    return torch.softmax(scores, -1)
+
+
+def shown(opened) -> torch.Tensor:
+    """The numbers of the open table, sums left out."""
+    rows = [row[1 : 1 + S] for row in opened.table(MAP)[1:]]
+    cells = [[cell.replace("hidden (", "").strip(")") for cell in row] for row in rows]
+    return torch.tensor([[number(cell) for cell in row] for row in cells])
+
+
+def test_weights_are_those_of_torch(live):
+    opened = live(explorer())
+    for head in range(H):
+        opened.button(f"head {head}").click()
+        torch.testing.assert_close(shown(opened), expected()[head], atol=6e-4, rtol=0)
+
+
+def test_mask_hides_and_the_rest_sums_to_one(live):
+    mask = causal_mask(T, S)
+    opened = live(explorer(mask=mask))
+    torch.testing.assert_close(shown(opened), expected(mask)[0], atol=6e-4, rtol=0)
+    hidden = [
+        ["hidden" in cell for cell in r[1 : 1 + S]] for r in opened.table(MAP)[1:]
+    ]
+    assert torch.equal(torch.tensor(hidden), ~mask)
+    assert [row[-1] for row in opened.table(MAP)[1:]] == ["1.00"] * T
+
+
+def test_fully_masked_row_is_zero_and_says_so(live):
+    mask = torch.ones(T, S, dtype=torch.bool)
+    mask[2] = False
+    opened = live(explorer(mask=mask))
+    assert shown(opened)[2].abs().sum() == 0
+    opened.button("sat").click()
+    assert "sums to 0.00" in opened.text("output")
+
+
+def test_scores_on_demand(live):
+    opened = live(explorer())
+    before = opened.pixels()
+    opened.control("show").select_option("scores (before softmax)")
+    q, k = operands()
+    torch.testing.assert_close(shown(opened), (q @ k.mT / D**0.5)[0], atol=6e-4, rtol=0)
+    assert opened.pixels() != before
+
+
+def test_products_by_dimension_add_up(live):
+    opened = live(explorer())
+    opened.button("cat").click()
+    rows = opened.table("dimension by dimension")
+    q, k = operands()
+    products = torch.tensor([number(x) for x in rows[3][1 : 1 + D]])
+    torch.testing.assert_close(products, q[0, 1] * k[0, 0], atol=6e-3, rtol=0)
+    assert number(rows[3][-1]) == pytest.approx(float(q[0, 1] @ k[0, 0]), abs=6e-3)
+
+
+def test_keyboard_goes_from_cell_to_cell(live):
+    opened = live(explorer())
+    opened.root_element.locator(".mha-map").focus()
+    for key, (t, s) in [
+        ("ArrowDown", (1, 0)),
+        ("End", (1, S - 1)),
+        ("ArrowRight", (1, S - 1)),
+        ("PageDown", (T - 1, S - 1)),
+        ("ArrowLeft", (T - 1, S - 2)),
+        ("Home", (T - 1, 0)),
+    ]:
+        opened.page.keyboard.press(key)
+        said = opened.text("output")
+        weight = float(expected()[0, t, s])
+        assert f"query “{QUERIES[t]}” → key “{KEYS[s]}”: weight {weight:.3f}." in said
+
+
+def test_mouse_goes_from_cell_to_cell(live):
+    opened = live(explorer())
+    box = opened.root_element.locator(".mha-map canvas").bounding_box()
+    opened.page.mouse.move(box["x"] + box["width"] - 8, box["y"] + box["height"] - 8)
+    assert f"query “{QUERIES[-1]}” → key “{KEYS[-1]}”" in opened.text("output")
+
+
+def test_logarithmic_colours_change_the_picture_alone(live):
+    opened = live(explorer())
+    picture, cells = opened.pixels(), shown(opened)
+    opened.control("logarithmic colours").check()
+    assert opened.pixels() != picture
+    assert torch.equal(shown(opened), cells)
+
+
+def test_layers(live):
+    weights = [torch.softmax(torch.randn(2, T, S), -1) for _ in range(3)]
+    opened = live(AttentionExplorer(weights, QUERIES, KEYS))
+    opened.control("layer").fill("2")
+    torch.testing.assert_close(shown(opened), weights[2][0], atol=6e-4, rtol=0)
+
+
+@pytest.mark.parametrize("colours", ["light", "dark"])
+def test_nothing_for_axe_to_find(live, colours):
+    opened = live(explorer(mask=causal_mask(T, S)), color_scheme=colours)
+    opened.table(MAP)
+    opened.table("dimension by dimension")
+    assert opened.faults() == []
+
+
+def test_fits_a_small_phone(live):
+    weights = torch.softmax(torch.randn(12, 64, 64), -1)
+    opened = live(AttentionExplorer(weights), viewport={"width": 320, "height": 640})
+    assert opened.width() == 320
+
+
+@pytest.mark.parametrize(
+    ("trait", "value", "sentence"),
+    [
+        ("weights", [], "given no weights"),
+        ("weights", [[]], "even length"),
+        ("weights", [[[[0.5, None]]]], "not a finite number"),
+        ("weights", [[[[0.5, float("nan")]]]], "not a finite number"),
+        ("weights", [[[[0.5], [0.5, 1]]]], "even length"),
+        ("weights", [[[[0.5, 0.5]]]], "for each label"),
+        ("mask", [[[True]]], "for each query"),
+    ],
+)
+def test_bad_state_is_a_sentence(live, trait, value, sentence):
+    widget = AttentionExplorer(torch.eye(3)[None])
+    setattr(widget, trait, value)
+    opened = live(widget)
+    assert sentence in opened.text(".mha-problem")
+
+
+# --- Python ------------------------------------------------------------------------
+
+
+def test_takes_what_layers_return():
+    layer = FusedMHA(8, 4)
+    x = torch.randn(2, 5, 8)
+    weights = layer(x)[1]
+    ours = AttentionExplorer(weights, sample=1)
+    assert torch.allclose(torch.tensor(ours.weights[0]), weights[1])
+    theirs = torch.nn.MultiheadAttention(8, 4, batch_first=True)
+    weights = theirs(x, x, x, average_attn_weights=False)[1]
+    assert repr(AttentionExplorer([weights, weights])) == (
+        "AttentionExplorer(2 layers, 4 heads, 5 queries, 5 keys)"
+    )
+
+
+def test_half_precision_and_gradients():
+    weights = torch.full((2, 3, 4), 0.25, dtype=torch.bfloat16, requires_grad=True)
+    assert AttentionExplorer(weights).weights[0][1][2] == [0.25] * 4
+
+
+def test_too_large_is_reduced_and_says_so(live):
+    weights = torch.softmax(torch.randn(13, 70, 66), -1)
+    widget = AttentionExplorer(weights)
+    assert repr(widget).endswith("(1 layer, 12 heads, 64 queries, 64 keys)")
+    assert "first 12 heads and 64 tokens" in live(widget).text(".mha-warning")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "message"),
+    [
+        ((), {}, "got neither"),
+        ((), {"q": torch.zeros(H, T, D)}, "together"),
+        ((torch.zeros(T, S),), {}, r"weights must be \(H, T, S\)"),
+        ((torch.full((1, 2, 2), torch.nan),), {}, "finite"),
+        ((torch.zeros(1, 0, 2),), {}, "none of them 0"),
+        (([torch.zeros(1, 2, 2), torch.zeros(1, 2, 3)],), {}, "one shape"),
+        (([],), {}, "at least one layer"),
+        ((torch.zeros(1, 2, 3), ["a"]), {}, "queries must be 2 labels"),
+        ((torch.zeros(1, 2, 3), None, "abc"), {}, "keys must be 3 labels"),
+        ((torch.zeros(1, 2, 3),), {"mask": torch.ones(3, 2) > 0}, "mask must be"),
+        (
+            (),
+            {"q": torch.zeros(H, T, D), "k": torch.zeros(H, S, D + 1)},
+            "same layers, heads and D",
+        ),
+        (
+            (torch.zeros(H, T, S),),
+            {"q": torch.zeros(H, T, D), "k": torch.zeros(H, S, D)},
+            "softmax",
+        ),
+    ],
+)
+def test_wrong_arguments_name_the_requirement(arguments, options, message):
+    with pytest.raises(ValueError, match=message):
+        AttentionExplorer(*arguments, **options)
+
+
+@pytest.mark.parametrize(
+    ("weights", "mask", "message"),
+    [
+        ("abc", None, "must be numbers"),
+        (torch.zeros(1, 2, 3), torch.zeros(2, 3), "must be boolean"),
+    ],
+)
+def test_wrong_types_name_the_requirement(weights, mask, message):
+    with pytest.raises(TypeError, match=message):
+        AttentionExplorer(weights, mask=mask)
