@@ -1,0 +1,150 @@
+"""The warm process: it has imported torch, knows no answers, forks a child for each.
+
+It is started with the number of its end of a socket and with its settings as JSON. The
+judge sends one byte and, with it, the socket on which the child is to talk; the answer
+says how the child ended.
+"""
+
+import gc
+import importlib
+import importlib.machinery
+import importlib.util
+import json
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import torch
+import torch.library
+
+from . import child, wire
+from .limits import Limits
+
+OFTEN_IMPORTED = ("numpy", "matplotlib.pyplot", "IPython.display", "einops", "tqdm")
+FINDERS = "BuiltinImporter", "FrozenImporter", "PathFinder"
+CHILDREN = "/proc/self/task/{0}/children"
+
+
+def main() -> None:
+    """Serve until the judge closes the connection."""
+    control = socket.socket(fileno=int(sys.argv[1]))
+    settings = json.loads(sys.argv[2])
+    adapter = load(settings["adapter"]).run
+    imports()
+    limits = Limits(**settings["limits"])
+    limits.hidden += [Path(__file__).resolve().parents[2]]
+    missing = limits.prepare()
+    wire.send(control, {"missing": missing, "refused": trial(limits)})
+    gc.collect()
+    gc.freeze()  # children share what is there now, and do not look through it
+    while True:
+        _, descriptors, *_ = socket.recv_fds(control, 1, 1)
+        if not descriptors:
+            return
+        (descriptor,) = descriptors
+        start = time.perf_counter()
+        pid = os.fork()
+        if not pid:
+            become_child(descriptor, limits, adapter)
+        os.close(descriptor)
+        ending = watch(pid, settings["wall"])
+        wire.send(control, ending | {"seconds": time.perf_counter() - start})
+
+
+def load(path: str):
+    """The adapter, a file that needs torch alone, without its package."""
+    spec = importlib.util.spec_from_file_location("adapter", path)
+    module = sys.modules["adapter"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def imports() -> None:
+    """Import what submissions import, then forget every way to our own package."""
+    torch.set_num_threads(1)
+    for name in OFTEN_IMPORTED:
+        with suppress(ImportError):
+            importlib.import_module(name)
+    for device in ("cpu", "meta"):  # which import a lot at their first operation
+        x = torch.ones(2, 2, device=device)
+        torch.softmax((x @ x).masked_fill(x > 0, 1.0), -1)
+    ours = Path(__file__).resolve().parents[3]
+    sys.path[:] = [p for p in sys.path if p and Path(p).resolve() != ours]
+    sys.meta_path[:] = [f for f in sys.meta_path
+                        if getattr(f, "__name__", "") in FINDERS]  # fmt: skip
+    threads = Path("/proc/self/task")
+    if threads.exists() and len(list(threads.iterdir())) > 1:
+        raise RuntimeError("a process with threads must not be forked")
+
+
+def become_child(descriptor: int, limits: Limits, adapter: Callable) -> None:
+    """Keep one connection, take everything else away, serve, end."""
+    try:
+        isolate(limits, descriptor)
+        child.serve(socket.socket(fileno=descriptor), adapter)
+    finally:
+        os._exit(0)
+
+
+def isolate(limits: Limits, *kept: int) -> None:
+    """Close all files but those kept, and apply the limits."""
+    null = os.open(os.devnull, os.O_RDWR)
+    for standard in range(3):
+        os.dup2(null, standard)
+    kept = sorted({*kept, *([limits.ruleset] if limits.ruleset else [])})
+    edges = [2, *kept, os.sysconf("SC_OPEN_MAX")]
+    for before, after in zip(edges, edges[1:]):
+        os.closerange(before + 1, after)
+    limits.apply()
+
+
+def trial(limits: Limits) -> str:
+    """Whether a child can be isolated here: the reason why not, or nothing."""
+    ours, theirs = socket.socketpair()
+    with ours:
+        pid = os.fork()
+        if not pid:
+            try:
+                isolate(limits, theirs.fileno())
+            except BaseException as error:
+                theirs.send(f"{type(error).__name__}: {error}".encode()[:500])
+            finally:
+                os._exit(0)
+        theirs.close()
+        os.waitpid(pid, 0)
+        return ours.recv(500).decode(errors="replace")
+
+
+def watch(pid: int, wall: float) -> dict:
+    """Wait for a child, no longer than ``wall`` seconds; leave nothing of it behind."""
+    late = False
+
+    def stop(*_: object) -> None:
+        nonlocal late
+        late = True
+        kill(os.kill, pid)
+
+    signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, wall)
+    _, status, usage = os.wait4(pid, 0)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    kill(os.killpg, pid)
+    orphans = Path(CHILDREN.format(os.getpid()))  # ours since prctl in Limits.prepare
+    while orphans.exists() and (left := orphans.read_text().split()):
+        for orphan in map(int, left):
+            kill(os.kill, orphan)
+            os.waitpid(orphan, 0)
+    code = os.waitstatus_to_exitcode(status)
+    cpu = usage.ru_utime + usage.ru_stime
+    return {"late": late, "code": code, "cpu": cpu, "memory": usage.ru_maxrss}
+
+
+def kill(how: Callable, target: int) -> None:
+    """Kill a process or a group, if there is still one."""
+    with suppress(ProcessLookupError, PermissionError):
+        how(target, signal.SIGKILL)

@@ -1,0 +1,241 @@
+"""The judge's side of the sandbox: start the warm process, have one submission run.
+
+Who knows what: the judge (this process) holds the answers; the warm process has
+imported torch and `mha_lib.grade.inside`, which holds none; a child forked from it runs
+one submission and sends tensors back. See `mha_lib.grade.inside.limits` for what is
+taken from the child.
+"""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mha_lib.grade.inside import limits, wire
+
+__all__ = ["Reply", "Sandbox", "Unsafe"]
+
+HERE = Path(__file__).resolve().parent
+ADAPTER = HERE.parent / "check" / "adapt.py"
+START = "import sys; sys.path.insert(0, sys.argv[3]); import inside.warm as w; w.main()"
+GRACE = 10.0  # seconds that the warm process may take longer than the child
+MOST_TENSORS = 1 << 26  # bytes in one answer
+
+
+class Unsafe(RuntimeError):
+    """This machine cannot protect you from the submissions."""
+
+
+@dataclass
+class Reply:
+    """What a submission sent, none of which is to be believed, and how it ended.
+
+    Attributes:
+        messages: in the order in which they came.
+        ending: in words, why it did not finish; empty where it did.
+        cpu: seconds of CPU time of the child.
+        memory: the most it had, in KiB.
+    """
+
+    messages: list = field(default_factory=list)
+    ending: str = ""
+    cpu: float = 0.0
+    memory: int = 0
+
+
+class Sandbox:
+    """A warm process, in which submissions run one after the other.
+
+    Args:
+        memory: bytes that a submission may take beyond those of torch itself.
+        cpu: seconds of CPU time for a submission.
+        wall: seconds on the clock for a submission.
+        seconds: on the clock, for one cell or one question.
+        files: open files.
+        hidden: folders that submissions must not read; this package is among them.
+        adapter: the file whose ``run(submission, probes)`` calls a submission.
+        unsafe: run even where nothing keeps submissions from changing your files.
+
+    Raises:
+        Unsafe: see ``unsafe``; or no process can be forked here (Windows).
+
+    Example:
+        >>> import torch
+        >>> from mha_lib.grade.sandbox import Sandbox
+        >>> probe = {"call": "merge_heads", "inputs": {"x": torch.ones(2, 3, 5, 7)}}
+        >>> probe |= {"options": {}, "sizes": {}, "weights": None}
+        >>> code = "def merge_heads(x): return x.transpose(1, 2).flatten(2)"
+        >>> question = {"name": "merge_heads", "probes": [probe]}
+        >>> with Sandbox() as sandbox:
+        ...     reply = sandbox.run(code.encode(), "py", [question])
+        >>> reply.messages[2]["outcomes"][0]["outputs"]["output"].shape
+        torch.Size([2, 5, 21])
+    """
+
+    def __init__(
+        self,
+        *,
+        memory: int = 1 << 30,
+        cpu: int = 60,
+        wall: float = 90.0,
+        seconds: float = 20.0,
+        files: int = 64,
+        hidden: Iterable[os.PathLike | str] = (),
+        adapter: os.PathLike | str = ADAPTER,
+        unsafe: bool = False,
+    ):
+        self.wall, self.seconds, self.unsafe = wall, seconds, unsafe
+        hidden = [os.fspath(folder) for folder in hidden]
+        caps = {"memory": memory, "cpu": cpu, "files": files, "hidden": hidden}
+        self.settings = {"limits": caps, "wall": wall, "adapter": os.fspath(adapter)}
+        self.missing: list[str] = []
+        self.process = None
+
+    def __enter__(self) -> "Sandbox":
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """Start the warm process, unless it runs."""
+        if self.process is not None:
+            return
+        if not hasattr(os, "fork"):
+            raise Unsafe(
+                "grading needs a system that can fork processes: Linux, or Windows' "
+                "Subsystem for Linux"
+            )
+        self.control, theirs = socket.socketpair()
+        with theirs:
+            settings = json.dumps(self.settings)
+            arguments = [str(theirs.fileno()), settings, str(HERE)]
+            self.process = subprocess.Popen(
+                [sys.executable, "-I", "-c", START, *arguments],
+                pass_fds=[theirs.fileno()],
+                env=_environment(),
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+            )
+        try:
+            state = wire.receive(self.control, 0)
+        except EOFError:
+            self.close()
+            raise RuntimeError("the warm process did not start; see above") from None
+        self.missing = state["missing"]
+        if state["refused"]:
+            self.close()
+            raise Unsafe(state["refused"])
+        if {"files", "system calls"} <= set(self.missing) and not self.unsafe:
+            self.close()
+            raise Unsafe(
+                "a submission could change and read all your files here: this system "
+                "has neither Landlock nor seccomp. Grade on Linux, in a container or "
+                "in a forge's runner, or pass --unsafe for code that you trust"
+            )
+
+    def close(self) -> None:
+        """End the warm process; it takes its child along."""
+        if self.process is not None:
+            self.control.close()
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+    @property
+    def warnings(self) -> list[str]:
+        """What this machine does not protect from, in words."""
+        return [limits.PURPOSES[name] for name in self.missing]
+
+    def run(
+        self,
+        content: bytes,
+        kind: str,
+        questions: list[dict],
+        banned: Iterable[str] = (),
+    ) -> Reply:
+        """Run one submission, and read what it sends.
+
+        Args:
+            content: the file.
+            kind: "ipynb" or "py".
+            questions: each with the name of what answers it and with its probes.
+            banned: built-ins that are replaced, such as "nn.MultiheadAttention".
+        """
+        request = {
+            "content": wire.as_tensor(content),
+            "kind": kind,
+            "questions": questions,
+            "banned": list(banned),
+            "seconds": self.seconds,
+        }
+        self.start()
+        reply, problem = Reply(), ""
+        ours, theirs = socket.socketpair()
+        with ours:
+            ours.settimeout(self.wall + GRACE)
+            with theirs:
+                self._hand_over(theirs)
+            try:
+                wire.send(ours, request)
+                for _ in range(len(questions) + 3):
+                    reply.messages.append(wire.receive(ours, MOST_TENSORS))
+                    if not isinstance(reply.messages[-1], dict):
+                        raise wire.WireError("a message must be a dictionary")
+                    if {"done", "unreadable"} & reply.messages[-1].keys():
+                        break
+            except wire.WireError as error:
+                problem = f"it sent what is no answer ({error})"
+            except (EOFError, OSError):
+                problem = "it ended itself before it had answered everything"
+        try:
+            self.control.settimeout(self.wall + GRACE)
+            ending = wire.receive(self.control, 0)
+        except (EOFError, OSError):
+            self.close()  # the next one gets a new warm process
+            reply.ending = "it ended the process that had started it"
+            return reply
+        reply.cpu, reply.memory = ending["cpu"], ending["memory"]
+        if problem or ending["late"]:
+            reply.ending = _in_words(ending, self.settings) or problem
+        return reply
+
+    def _hand_over(self, connection: socket.socket) -> None:
+        try:
+            socket.send_fds(self.control, [b"!"], [connection.fileno()])
+        except OSError:  # somebody ended the warm process meanwhile
+            self.close()
+            self.start()
+            socket.send_fds(self.control, [b"!"], [connection.fileno()])
+
+
+def _environment() -> dict[str, str]:
+    """Nothing of ours, and one thread."""
+    one = ("OMP_NUM_THREADS", "OMP_THREAD_LIMIT", "OPENBLAS_NUM_THREADS")
+    one += ("MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+    paths = {"PATH": os.defpath, "HOME": "/nonexistent", "LANG": "C.UTF-8"}
+    return {**paths, **dict.fromkeys(one, "1"), "MPLBACKEND": "agg"} | {
+        "CUDA_VISIBLE_DEVICES": ""
+    }
+
+
+def _in_words(ending: dict, settings: dict) -> str:
+    """Why a child ended, from how it did; empty where that says nothing."""
+    if ending["late"]:
+        return f"it was stopped after {settings['wall']:g} seconds: a loop without end?"
+    cpu = settings["limits"]["cpu"]
+    if ending["code"] == -signal.SIGXCPU or ending["cpu"] >= cpu:
+        return f"it was stopped after {cpu} seconds of CPU time"
+    if ending["code"] == -signal.SIGKILL:
+        return "it was stopped by the system, mostly because memory ran out"
+    if ending["code"] < 0:
+        name = signal.Signals(-ending["code"]).name
+        return f"it crashed ({name}): too deep a recursion, or too much memory?"
+    return ""
