@@ -91,6 +91,11 @@ def test_padding_mask_takes_a_longer_padded_length():
     assert padding_mask(torch.tensor([], dtype=torch.int64)).shape == (0, 1, 0)
 
 
+def test_padding_mask_counts_past_what_its_lengths_can_hold():
+    lengths = torch.tensor([5, 7], dtype=torch.uint8)  # 256 would wrap round to 0
+    assert padding_mask(lengths, S=256).sum(-1).tolist() == [[5], [7]]
+
+
 def test_padding_mask_follows_its_lengths_to_the_meta_device():
     lengths = torch.zeros(4, dtype=torch.int64, device="meta")
     assert padding_mask(lengths, S=6).device.type == "meta"
@@ -320,6 +325,13 @@ def test_torch_masks_split_into_what_hides_and_what_is_added():
     assert torch.equal(mask.expand(shape)[0, 0], ~hidden & (padding != float("-inf")))
     mask, _ = split(hidden, padding.isinf().expand(B, S))
     assert torch.equal(mask.expand(shape)[0, 0], ~hidden & ~padding.isinf())
+
+
+def test_a_bias_of_two_masks_has_the_dtype_of_the_scores():
+    added, padding = torch.randn(T, S).double(), torch.randn(B, S).double()
+    for masks in ((added, padding), (added.float(), padding), (added, padding.float())):
+        _, bias = split_torch_masks(*masks, (B, H, T, S), torch.float32)
+        assert bias.dtype == torch.float32
 
 
 def test_torch_masks_that_do_not_fit_are_named():
