@@ -299,7 +299,9 @@ def _call(node: ast.Call) -> Iterator[ast.expr]:
             yield function.value  # x.softmax(-1) → x
         elif args and not isinstance(args[0], ast.Starred | ast.Constant):
             yield args[0]  # F.dropout(x, p) → x
-    for i in range(len(keywords)):
+    for i, keyword in enumerate(keywords):
+        if ast.unparse(keyword) == "dim=0":
+            continue  # the first axis is what they take unasked
         yield ast.Call(function, args, keywords[:i] + keywords[i + 1 :])
     if len(args) > 1:
         yield ast.Call(function, args[:-1], keywords)
