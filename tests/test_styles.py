@@ -360,6 +360,8 @@ def test_wrong_types_of_sizes_are_named(style, arguments, message):
         (((B, T, E), (B, S, 9), (B, S, E)), "key must be embed_dim = 22 wide; got 9"),
         (((B, T, E), (B, S, E), (B, S, 9)), "value must be embed_dim = 22 wide; got 9"),
         (((B, T, E), (4, S, E), (4, S, E)), "share B; got 3, 4 and 4"),
+        (((B, T, E), (4, S, E), (B, S, E)), "share B; got 3, 4 and 3"),
+        (((B, T, E), (B, S, E), (4, S, E)), "share B; got 3, 3 and 4"),
         (((B, T, E), (B, S, E), (B, 8, E)), "share their length S; got 7 and 8"),
     ],
 )
