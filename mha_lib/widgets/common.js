@@ -42,8 +42,10 @@ export function widget(name, build) {
       root,
       id: `mha-${++serial}`,
       get: (trait) => model.get(trait),
-      set(trait, value) {
-        model.set(trait, value);
+      set: (trait, value) => ui.setAll({ [trait]: value }),
+      /** Several traits in one message, so that Python never sees one without the other. */
+      setAll(values) {
+        for (const [trait, value] of Object.entries(values)) model.set(trait, value);
         model.save_changes();
         schedule();
       },
@@ -87,7 +89,15 @@ export function widget(name, build) {
 
 /** An element: properties that start with "on" are listeners, the rest attributes. */
 export function h(tag, properties = {}, ...children) {
-  const element = document.createElement(tag);
+  return furnish(document.createElement(tag), properties, children);
+}
+
+/** The same for a drawing: svg("svg", {width: 9, height: 9}, svg("rect", {…})). */
+export function svg(tag, properties = {}, ...children) {
+  return furnish(document.createElementNS("http://www.w3.org/2000/svg", tag), properties, children);
+}
+
+function furnish(element, properties, children) {
   for (const [key, value] of Object.entries(properties)) {
     if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
     else if (value === true) element.setAttribute(key, "");
@@ -136,17 +146,24 @@ export function choice(ui, { label, trait, options }) {
   return labelled(label, select);
 }
 
-/** A slider with its value beside it. `range()` gives {min, max, step}. */
-export function slider(ui, { label, trait, range, format = (x) => `${x}` }) {
+/**
+ * A slider with its value beside it. `range()` gives {min, max, step}; or `values()` gives
+ * the numbers that it steps through, whatever lies between them.
+ */
+export function slider(ui, { label, trait, range, values, format = (x) => `${x}` }) {
   const input = h("input", {
     type: "range",
-    oninput: () => ui.set(trait, Number(input.value)),
+    oninput: () => ui.set(trait, steps ? steps[input.value] : Number(input.value)),
   });
   const value = h("span", { class: "mha-value", "aria-hidden": "true" });
+  const nearest = (x) => steps.reduce((i, y, j) => (Math.abs(y - x) < Math.abs(steps[i] - x) ? j : i), 0);
+  let steps = null;
   ui.follow(() => {
-    const { min, max, step = 1 } = typeof range === "function" ? range() : range;
+    steps = values?.();
+    const all = steps ? { min: 0, max: steps.length - 1 } : typeof range === "function" ? range() : range;
+    const { min, max, step = 1 } = all;
     Object.assign(input, { min, max, step });
-    input.value = ui.get(trait);
+    input.value = steps ? nearest(ui.get(trait)) : ui.get(trait);
     const text = format(ui.get(trait));
     input.setAttribute("aria-valuetext", text);
     say(value, text);
