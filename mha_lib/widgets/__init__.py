@@ -5,6 +5,17 @@ package needs anywidget (`pip install "mha_lib[widgets]"`).
 """
 
 from mha_lib.widgets.attention_explorer import AttentionExplorer
+from mha_lib.widgets.einsum_steps import EinsumSteps
+from mha_lib.widgets.mask_painter import MaskPainter
 from mha_lib.widgets.page import to_html
+from mha_lib.widgets.playground import Playground
+from mha_lib.widgets.scale_lab import ScaleLab
 
-__all__ = ["AttentionExplorer", "to_html"]
+__all__ = [
+    "AttentionExplorer",
+    "EinsumSteps",
+    "MaskPainter",
+    "Playground",
+    "ScaleLab",
+    "to_html",
+]

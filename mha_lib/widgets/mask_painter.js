@@ -1,0 +1,399 @@
+// Who may see whom: paint a mask or combine rules, see the weights, copy it for a framework.
+import {
+  button, choice, controls, fixed, h, heatmap, need, needArray, numbers, range, readout,
+  say, slider, softmax, toggle, widget,
+} from "./common.js";
+
+// --- rules --------------------------------------------------------------------------
+
+/** The rules that are switched on: as Python, which is shown, and as what they mean. */
+function conditions(get) {
+  const [S, length, window, block] = [get("key_tokens").length, ...["length", "window", "block"].map(get)];
+  const found = [];
+  if (get("causal")) found.push(["s <= t", (t, s) => s <= t]);
+  if (length < S && get("side") === "right") found.push([`s < ${length}`, (t, s) => s < length]);
+  if (length < S && get("side") === "left") found.push([`s >= ${S - length}`, (t, s) => s >= S - length]);
+  if (window) found.push([`abs(t - s) < ${window}`, (t, s) => Math.abs(t - s) < window]);
+  if (block) {
+    const together = (t, s) => Math.floor(t / block) === Math.floor(s / block);
+    found.push([`t // ${block} == s // ${block}`, together]);
+  }
+  return found;
+}
+
+/** At which key query 0 stands. */
+function offset(get) {
+  return get("align") === "top-left" ? 0 : get("key_tokens").length - get("query_tokens").length;
+}
+
+export function ruled(get) {
+  const [first, rules] = [offset(get), conditions(get)];
+  return get("query_tokens").map((_, t) =>
+    get("key_tokens").map((_, s) => rules.every(([, allows]) => allows(t + first, s))));
+}
+
+const same = (a, b) => a.every((row, t) => row.every((x, s) => x === b[t][s]));
+
+// --- the forms of the frameworks ----------------------------------------------------
+
+const ARRAYS = {
+  torch: {
+    load: "import torch\n",
+    grid: (T, S) => `t = torch.arange(${T})[:, None].expand(${T}, ${S})\ns = torch.arange(${S}).expand(${T}, ${S})`,
+    ones: (T, S) => `torch.ones(${T}, ${S}, dtype=torch.bool)`,
+    array: (text) => `torch.tensor(${text}).bool()`,
+  },
+  np: {
+    load: "import numpy as np\n",
+    grid: (T, S) => `t, s = np.indices((${T}, ${S}))`,
+    ones: (T, S) => `np.ones((${T}, ${S}), dtype=bool)`,
+    array: (text) => `np.array(${text}, dtype=bool)`,
+  },
+  jnp: {
+    load: "from jax import numpy as jnp\n",
+    grid: (T, S) => `t, s = jnp.indices((${T}, ${S}))`,
+    ones: (T, S) => `jnp.ones((${T}, ${S}), dtype=bool)`,
+    array: (text) => `jnp.array(${text}, dtype=bool)`,
+  },
+};
+
+const bits = (row) => `[${row.map(Number).join(", ")}]`;
+
+/** Python that makes the mask: from its rules, or, where it is painted, cell by cell. */
+function pythonMask(now, library) {
+  const [{ grid, ones, array }, [T, S]] = [ARRAYS[library], now.shape];
+  if (now.painted) {
+    return `mask = ${array(`[\n${now.mask.map((row) => `    ${bits(row)},\n`).join("")}]`)}  # 1 = may attend\n`;
+  }
+  if (!now.rules.length) return `mask = ${ones(T, S)}\n`;
+  const shift = now.offset ? `t = t + ${now.offset}  # the last query stands at the last key\n` : "";
+  const terms = now.rules.length > 1 ? now.rules.map((x) => `(${x})`) : now.rules;
+  return `${grid(T, S)}\n${shift.replace("+ -", "- ")}mask = ${terms.join(" & ")}\n`;
+}
+
+const program = (now, library, call, load = "") =>
+  `${ARRAYS[library].load}${load}\n${pythonMask(now, library)}${call}`;
+const TORCH_LAYER = "# layer = nn.MultiheadAttention(\n#     E, H, batch_first=True)\n";
+const OURS = [["1 = may attend", (x) => `${+x}`], "False"];
+const HIDES = [["1 = hidden", (x) => `${+!x}`], "True"];
+
+/** Is `is_causal` or its like the same mask? That flag is top-left everywhere. */
+function flag(now, name) {
+  if (now.isCausal) return ` ${name} makes this same mask.`;
+  if (now.isBottomRight) return ` ${name} would make another mask: it is top-left.`;
+  return "";
+}
+
+/**
+ * One entry a form. `reads`: what a cell means and how it is written, and what hides;
+ * `axes`: names of the shape; `empty`: the weights of a query that sees no key.
+ */
+const FORMS = {
+  mha_lib: {
+    name: "mha_lib, this book", argument: "mask", reads: OURS, dtype: "bool", axes: "T S", empty: "0",
+    code: (now) => program(now, "torch", "context, weights = attention(q, k, v, mask)\n",
+      "from mha_lib import attention\n"),
+  },
+  sdpa: {
+    name: "F.scaled_dot_product_attention", argument: "attn_mask", reads: OURS, dtype: "bool",
+    axes: "T S", empty: "0", more: (now) => flag(now, "is_causal=True"),
+    code: (now) => program(now, "torch",
+      "context = F.scaled_dot_product_attention(\n    q, k, v, attn_mask=mask\n)\n",
+      "from torch.nn import functional as F\n"),
+  },
+  torch: {
+    name: "nn.MultiheadAttention, attn_mask", argument: "attn_mask", reads: HIDES, dtype: "bool",
+    axes: "T S", empty: "NaN",
+    more: () => " is_causal=True alone is an error: it is only a hint that attn_mask is causal.",
+    code: (now) => program(now, "torch",
+      `${TORCH_LAYER}output, weights = layer(\n    query, key, value, attn_mask=~mask\n)\n`),
+  },
+  torch_padding: {
+    name: "nn.MultiheadAttention, key_padding_mask", argument: "key_padding_mask", reads: HIDES,
+    dtype: "bool", axes: "B S", empty: "NaN",
+    more: (now) => (now.padded ? "" : " What differs from query to query goes into attn_mask."),
+    code(now) {
+      const rest = { ...now, rules: now.rules.filter((x) => !/^s (<|>=) \d/.test(x)) };
+      const padding = `padding = torch.tensor([${bits(now.real.map((x) => !x))}]).bool()  # 1 = padding\n`;
+      const call = (more) => `${TORCH_LAYER}output, weights = layer(\n    query, key, value, key_padding_mask=padding${more}\n)\n`;
+      if (now.padded) return `import torch\n\n${padding}${call("")}`;
+      return program(rest, "torch", `${padding}${call(", attn_mask=~mask")}`);
+    },
+  },
+  added: {
+    name: "float mask, added to the scores", argument: "bias", dtype: "float32", axes: "T S", empty: "NaN",
+    reads: [["0 = may attend", (x) => (x ? " 0" : "−∞")], "−∞"],
+    code: (now) => program(now, "torch",
+      "bias = torch.zeros(mask.shape).masked_fill(~mask, -torch.inf)\nweights = (scores + bias).softmax(-1)\n"),
+  },
+  keras: {
+    name: "keras.layers.MultiHeadAttention", argument: "attention_mask", reads: OURS, dtype: "bool",
+    axes: "B T S", empty: "0", more: (now) => flag(now, "use_causal_mask=True"),
+    code: (now) => program(now, "np",
+      "# layer = keras.layers.MultiHeadAttention(H, D)\noutput, weights = layer(\n" +
+      "    query, value, key,  # in this order\n    attention_mask=mask[None],\n    return_attention_scores=True,\n)\n"),
+  },
+  flax: {
+    name: "flax.nnx.MultiHeadAttention", argument: "mask", reads: OURS, dtype: "bool",
+    axes: "B H T S", empty: "1/S for each key",
+    code: (now) => program(now, "jnp",
+      "# layer = nnx.MultiHeadAttention(\n#     H, E, decode=False, rngs=rngs)\noutput = layer(\n    query, key, value, mask=mask[None, None]\n)\n"),
+  },
+  hugging_face: {
+    name: "Hugging Face, attention_mask (B, S)", argument: "attention_mask", dtype: "int64", axes: "B S",
+    reads: [["1 = real token", (x) => `${+x}`], "0"], empty: "1/S for each key",
+    more: (now) => (now.padded ? "" : " The causal part is not in it: a decoder adds it."),
+    fails(now) {
+      if (now.shape[0] !== now.shape[1]) return "This form needs T = S: it is for self-attention.";
+      if (now.padded || now.causalPadded) return "";
+      return "This form can hide a key from all queries, and a decoder adds causal; it cannot say this mask. Take the form (B, H, T, S).";
+    },
+    code: (now) => `import torch\n\nattention_mask = torch.tensor([${bits(now.real)}])\n` +
+      `# model: ${now.padded ? "an encoder such as BERT" : "a decoder such as GPT-2"}\n` +
+      "output = model(inputs_embeds=x, attention_mask=attention_mask)\n",
+  },
+  hugging_face_4d: {
+    name: "Hugging Face, attention_mask (B, H, T, S)", argument: "attention_mask", dtype: "of the model",
+    axes: "B H T S", empty: "1/S for each key",
+    reads: [["0 = may attend", (x) => (x ? "  0" : "min")], "the lowest number, min"],
+    code: (now) => program(now, "torch",
+      "zeros = torch.zeros(mask.shape, dtype=model.dtype)\n" +
+      "attention_mask = zeros.masked_fill(~mask, torch.finfo(model.dtype).min)\n" +
+      "output = model(\n    inputs_embeds=x, attention_mask=attention_mask[None, None]\n)\n"),
+  },
+  einsum: {
+    name: "EinsumMHA, sequence first", argument: "mask", reads: OURS, dtype: "bool", axes: "T S B", empty: "0",
+    code: (now) => program(now, "torch",
+      "# layer = mha_lib.EinsumMHA(E, H)\noutput, weights = layer(\n    query, key, value, mask=mask[:, :, None]\n)\n"),
+  },
+};
+
+/** What the form is given, as rows of text. */
+function received(now, { axes, reads: [[, write]] }) {
+  const rows = axes.includes("T") ? now.mask : [now.real];
+  return rows.map((row) => row.map(write).join(" ")).join("\n");
+}
+
+function shapeText(now, { axes }) {
+  const sizes = { B: 1, H: 1, T: now.shape[0], S: now.shape[1] };
+  const letters = axes.split(" ");
+  return `(${letters.join(", ")}) = (${letters.map((x) => sizes[x]).join(", ")})`;
+}
+
+// --- the widget ---------------------------------------------------------------------
+
+/** All that is drawn, from the traits. */
+function read(get) {
+  const mask = get("mask");
+  const [T, S] = [get("query_tokens").length, get("key_tokens").length];
+  need(T > 0 && S > 0, "it was given no tokens.");
+  const [rows, columns] = needArray(get("scores"), "scores", 2);
+  need(rows === T && columns === S, "scores must have a row for each query and a column for each key.");
+  const fits = Array.isArray(mask) && mask.length === T && mask.every((row) => row?.length === S);
+  need(fits, "the mask must have a row for each query and a column for each key.");
+  need(mask.flat().every((x) => typeof x === "boolean"), "the mask must hold true and false alone.");
+  for (const trait of ["length", "window", "block"]) {
+    need(Number.isInteger(get(trait)) && get(trait) >= 0, `${trait} must be a whole number that is not negative.`);
+  }
+  const byRules = ruled(get);
+  const first = offset(get);
+  const real = range(S).map((s) => mask.some((row) => row[s]));
+  const equals = (allows) => mask.every((row, t) => row.every((x, s) => x === allows(t, s)));
+  return {
+    mask, byRules, real, offset: first, shape: [T, S],
+    weights: mask.map((row, t) => softmax(get("scores")[t], row)),
+    painted: mask.flat().filter((x, i) => x !== byRules[Math.floor(i / S)][i % S]).length,
+    rules: conditions(get).map(([text]) => text),
+    empty: range(T).filter((t) => !mask[t].some(Boolean)),
+    early: mask.flatMap((row, t) => row.flatMap((x, s) => (x && s > t + first ? [[t, s]] : []))),
+    padded: equals((t, s) => real[s]),
+    causalPadded: equals((t, s) => real[s] && s <= t),
+    isCausal: equals((t, s) => s <= t),
+    isBottomRight: T !== S && equals((t, s) => s <= t + S - T),
+  };
+}
+
+const plural = (n, word) => `${n} ${word}${n === 1 ? "" : "s"}`;
+
+/** The cells on the way from one to another, so that a quick stroke leaves no gap. */
+function stroke([i, j], [a, b]) {
+  const steps = Math.max(Math.abs(a - i), Math.abs(b - j), 1);
+  const between = (x, y, k) => Math.round(x + ((y - x) * k) / steps);
+  return range(steps + 1).map((k) => [between(i, a, k), between(j, b, k)]);
+}
+
+export default widget("Mask painter", (ui) => {
+  let now = null;
+  ui.follow(() => {
+    now = read(ui.get);
+  });
+  const place = () => [
+    Math.min(ui.get("query"), now.shape[0] - 1), Math.min(ui.get("key"), now.shape[1] - 1),
+  ];
+  const word = (trait, i) => `“${ui.get(trait)[i]}”`;
+
+  // Rules write all cells but the painted ones.
+  const rules = {
+    ...ui,
+    set(trait, value) {
+      const get = (name) => (name === trait ? value : ui.get(name));
+      const [old, next] = [ruled(ui.get), ruled(get)];
+      const mask = ui.get("mask").map((row, t) =>
+        row.map((x, s) => (x === old[t][s] ? next[t][s] : x)));
+      ui.setAll({ [trait]: value, mask });
+    },
+  };
+  const [T, S] = [ui.get("query_tokens").length, ui.get("key_tokens").length];
+  const off = (x) => (x ? `${x}` : "off");
+
+  // The pencil: a press flips one cell, what it became is drawn along the way.
+  let pencil = null;
+  function paint(cells, value) {
+    const mask = ui.get("mask").map((row) => [...row]);
+    for (const [t, s] of cells) mask[t][s] = value;
+    const [query, key] = cells.at(-1);
+    ui.setAll({ mask, query, key });
+  }
+  function pick(t, s, event) {
+    if (event.button) return; // not the first button
+    pencil = !ui.get("mask")[t][s];
+    if (event.pointerId !== undefined) event.currentTarget.setPointerCapture(event.pointerId);
+    paint([[t, s]], pencil);
+  }
+  function move(t, s, event) {
+    const [from, to] = [place(), [t, s]];
+    if (event.type === "pointermove" && pencil !== null && event.buttons & 1) paint(stroke(from, to), pencil);
+    else if (event.type === "keydown" && event.shiftKey) paint(stroke(from, to), ui.get("mask")[from[0]][from[1]]);
+    else ui.setAll({ query: t, key: s });
+  }
+
+  const drawing = (more, steer) => heatmap(ui, {
+    ...steer,
+    content: () => ({
+      rows: ui.get("query_tokens"), columns: ui.get("key_tokens"),
+      hidden: (t, s) => !now.mask[t][s], cursor: place(), ...more(),
+    }),
+  });
+  const map = drawing(() => ({
+    value: () => 0.75,
+    text: () => "●",
+    outlined: (t, s) => now.mask[t][s] !== now.byRules[t][s],
+    label: "mask: arrow keys move, Space paints a cell, Shift and an arrow key paint on",
+  }), { move, pick });
+  map.classList.add("mha-paint");
+  map.addEventListener("lostpointercapture", () => {
+    pencil = null;
+  });
+  const weights = drawing(() => ({
+    value: (t, s) => now.weights[t][s],
+    text: (t, s) => fixed(now.weights[t][s]),
+    label: "weights: arrow keys move from cell to cell",
+  }), { move: (t, s) => ui.setAll({ query: t, key: s }) });
+
+  const line = readout();
+  ui.follow(() => {
+    const [t, s] = place();
+    const visible = now.mask[t].filter(Boolean).length;
+    const said = now.mask[t][s] ? `may attend, weight ${fixed(now.weights[t][s], 3)}` : "hidden, weight 0";
+    const score = fixed(ui.get("scores")[t][s]);
+    const sum = fixed(now.weights[t].reduce((a, b) => a + b, 0));
+    say(line, `Query ${word("query_tokens", t)} → key ${word("key_tokens", s)}: score ${score}, ${said}. ` +
+      `This query sees ${visible} of ${plural(S, "key")}; its weights sum to ${sum}.`);
+  });
+
+  // What may be wrong with the mask.
+  const rows = h("p");
+  const future = h("p");
+  ui.follow(() => {
+    const form = FORMS[ui.get("framework")];
+    rows.className = now.empty.length ? "mha-warning" : "";
+    const names = now.empty.map((t) => word("query_tokens", t)).join(", ");
+    say(rows, now.empty.length
+      ? `Empty row: ${names} ${now.empty.length > 1 ? "see" : "sees"} no key. The weights are 0 here. In ${form.name}: ${form.empty}.`
+      : "Every query sees at least one key.");
+    const leaks = ui.get("causal") && now.early.length;
+    future.className = leaks ? "mha-warning" : "";
+    const [t, s] = now.early[0] ?? [];
+    const first = now.early.length && `${word("query_tokens", t)} sees ${word("key_tokens", s)}, which comes later ` +
+      `(${plural(now.early.length, "such pair")}).`;
+    say(future, !first ? "No query sees a later key."
+      : leaks ? `Future leak: ${first} A causal model could copy its answer.`
+        : `${first} Right in an encoder or across two texts; in a model that writes text it is a leak.`);
+  });
+
+  // The same mask elsewhere.
+  const facts = h("p", { class: "mha-form", "aria-live": "polite" });
+  const meaning = h("p");
+  const given = h("pre", { tabindex: "0", role: "region", "aria-label": "what the framework is given" });
+  const code = h("pre", { tabindex: "0", role: "region", "aria-label": "code" });
+  const copied = readout();
+  const copy = button("Copy the code", async () => {
+    const taken = await (navigator.clipboard?.writeText(code.textContent) ?? Promise.reject())
+      .then(() => true, () => false);
+    if (!taken) getSelection().selectAllChildren(code);
+    say(copied, taken ? "Copied." : "The code is selected; copy it with Ctrl+C or ⌘C.");
+  });
+  const fails = (form) => form.fails?.(now) ?? "";
+  ui.follow(() => {
+    const form = FORMS[ui.get("framework")];
+    need(form, `it knows no framework “${ui.get("framework")}”.`);
+    const [[means], hides] = form.reads;
+    const turned = hides === "True" ? ", the other way round than here" : "";
+    const failure = fails(form);
+    say(facts, failure || `${hides} hides a key${turned}. A query that sees no key gets the weights ${form.empty}.${form.more?.(now) ?? ""}`);
+    say(meaning, failure ? "" : `${form.argument}: ${form.dtype} ${shapeText(now, form)}, ${means}`);
+    say(given, failure ? "" : received(now, form));
+    const text = failure ? "" : form.code(now);
+    if (code.textContent !== text) say(copied, "");
+    say(code, text);
+    elsewhere.hidden = Boolean(failure);
+  });
+  const elsewhere = h("div", { class: "mha-forms" },
+    h("div", {}, meaning, given), h("div", {}, code, copy, copied));
+
+  const clear = button("Remove the paint", () => ui.set("mask", ruled(ui.get)));
+  ui.follow(() => {
+    clear.disabled = same(now.mask, now.byRules);
+  });
+  const invert = button("Swap True and False", () =>
+    ui.set("mask", ui.get("mask").map((row) => row.map((x) => !x))));
+
+  const count = (label, trait, max, format) => slider(rules, { label, trait, range: { min: 0, max }, format });
+  ui.root.append(
+    ui.get("note") ? h("p", { class: "mha-warning" }, ui.get("note")) : "",
+    controls(
+      toggle(rules, { label: "causal", trait: "causal" }),
+      T === S ? null : choice(rules, {
+        label: "query 0 stands at", trait: "align",
+        options: [["top-left", "key 0 (top-left)"], ["bottom-right", `key ${S - T} (bottom-right)`]],
+      }),
+      count("real keys", "length", S, (x) => `${x} of ${S}`),
+      choice(rules, { label: "padding on the", trait: "side", options: ["right", "left"].map((x) => [x, x]) }),
+      count("window", "window", Math.max(T, S), off),
+      count("block", "block", Math.max(T, S), off),
+      clear, invert,
+    ),
+    h("div", { class: "mha-painting" },
+      h("div", {}, h("p", {}, "The mask: ● may attend, ∕ hidden. Click or drag to paint; painted cells are outlined."), map),
+      h("div", {}, h("p", {}, "The weights: softmax over the visible keys of a row."), weights)),
+    line,
+    h("div", { class: "mha-checks", role: "status" }, rows, future),
+    controls(choice(ui, {
+      label: "the same mask for", trait: "framework",
+      options: Object.entries(FORMS).map(([key, { name }]) => [key, name]),
+    })),
+    facts, elsewhere,
+    numbers(ui, "All forms side by side", () => ({
+      caption: "One mask, every form",
+      columns: ["for", "argument", "hides a key", "shape", "dtype", "weights of an empty row"],
+      rows: Object.values(FORMS).map((form) =>
+        [form.name, form.argument, form.reads[1], fails(form) ? "not this mask" : shapeText(now, form), form.dtype, form.empty]),
+    })),
+    numbers(ui, "Mask and weights as a table", () => ({
+      caption: "weights, or hidden",
+      columns: ["query \\ key", ...ui.get("key_tokens")],
+      rows: now.mask.map((row, t) => [
+        ui.get("query_tokens")[t], ...row.map((x, s) => (x ? fixed(now.weights[t][s], 3) : "hidden"))]),
+    })),
+  );
+});
