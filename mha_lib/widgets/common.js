@@ -201,9 +201,13 @@ export function numbers(ui, title, content) {
     h("summary", {}, title),
     h("div", { class: "mha-scroll", tabindex: "0", role: "region", "aria-label": title }, table),
   );
+  let drawn = null;
   ui.follow(() => {
     if (!details.open) return; // a large table takes longer than a frame
-    const { caption, columns, rows } = content();
+    const wanted = content();
+    if (wanted === drawn) return; // the same object: nothing changed
+    drawn = wanted;
+    const { caption, columns, rows } = wanted;
     const cells = ([head, ...rest]) =>
       h("tr", {}, h("th", { scope: "row" }, `${head}`), rest.map((x) => h("td", {}, `${x}`)));
     table.replaceChildren(
