@@ -10,6 +10,7 @@ from mha_lib.widgets.mask_painter import MaskPainter
 from mha_lib.widgets.page import to_html
 from mha_lib.widgets.playground import Playground
 from mha_lib.widgets.scale_lab import ScaleLab
+from mha_lib.widgets.versions_side_by_side import VersionsSideBySide
 
 __all__ = [
     "AttentionExplorer",
@@ -17,5 +18,6 @@ __all__ = [
     "MaskPainter",
     "Playground",
     "ScaleLab",
+    "VersionsSideBySide",
     "to_html",
 ]

@@ -1,0 +1,209 @@
+"""One input through two of the six styles: other code, other shapes, equal numbers."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from traitlets import Int, List, Unicode
+
+from mha_lib.widgets.base import Widget, labels, lists, module, numbers, style
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SPLIT_QUERIES = {  # how each style orders the axes of the split queries
+    "PerHeadMHA": "hbtd",
+    "BatchedMHA": "bhtd",
+    "FusedMHA": "bhtd",
+    "EinsumMHA": "tbhd",
+    "BuiltinMHA": "bhtd",
+    "SplitConcatMHA": "hbtd",
+}
+PROJECTIONS = ("q_proj", "k_proj", "v_proj", "out_proj")
+MOST_SEQUENCES, MOST_TOKENS = 3, 6  # beyond them the first ones are shown
+MOST_FEATURES = 16  # features cannot be left out: each output needs them all
+FIRST_STEP = 2  # the split of the queries, where the layouts part
+
+Array = torch.Tensor | np.ndarray | Sequence
+
+
+class VersionsSideBySide(Widget):
+    """Self-attention in two styles, step by step, one element outlined in both.
+
+    Args:
+        x: the input (B, T, E), batch first. Styles that want it otherwise turn it.
+        parameters: q_proj.weight, k_proj.weight, v_proj.weight and out_proj.weight,
+            each (E, E) as in ``nn.Linear``, and their biases (E,) under q_proj.bias
+            and so on; a bias that is missing is zero. ``BatchedMHA.state_dict()`` is
+            of this form, and so is ``convert(any_style, "separate")``.
+        num_heads: H; it divides E.
+        tokens: T labels for every sequence, or B lists of T labels; None numbers them.
+        mask: boolean, True = may attend, (T, S) or (B, T, S), each axis of its size or
+            1; or None. A mask for each head is refused, for EinsumMHA has none.
+        left: the style on the left, such as ``"BatchedMHA"``.
+        right: the style on the right.
+
+    Raises:
+        TypeError: what is not an array of numbers; a mask that is not boolean.
+        ValueError: shapes that do not fit each other, NaN or infinity, more than 16
+            features, an unknown style.
+
+    Note:
+        Beyond 3 sequences or 6 tokens the first ones are computed and shown, and a line
+        says so. The page computes in float64.
+
+    Example:
+        >>> import torch
+        >>> from mha_lib import BatchedMHA
+        >>> from mha_lib.widgets import VersionsSideBySide
+        >>> layer = BatchedMHA(embed_dim=6, num_heads=3)
+        >>> VersionsSideBySide(torch.randn(2, 4, 6), layer.state_dict(), num_heads=3)
+        VersionsSideBySide(BatchedMHA and EinsumMHA, B = 2, T = 4, E = 6, H = 3)
+    """
+
+    _esm = module("versions_side_by_side")
+    _css = style("versions_side_by_side")
+
+    x = List().tag(sync=True)
+    matrices = List().tag(sync=True)  # of q, k, v and the output
+    biases = List().tag(sync=True)
+    num_heads = Int(1).tag(sync=True)
+    mask = List().tag(sync=True)
+    tokens = List().tag(sync=True)
+    note = Unicode().tag(sync=True)
+    left = Unicode("BatchedMHA").tag(sync=True)
+    right = Unicode("EinsumMHA").tag(sync=True)
+    mistake = Unicode("none").tag(sync=True)
+    step = Int(FIRST_STEP).tag(sync=True)
+    r = Int(0).tag(sync=True)  # the role: 0, 1, 2 for query, key, value
+    b = Int(0).tag(sync=True)
+    h = Int(0).tag(sync=True)
+    t = Int(0).tag(sync=True)
+    s = Int(0).tag(sync=True)
+    d = Int(0).tag(sync=True)
+
+    def __init__(
+        self,
+        x: Array,
+        parameters: Mapping[str, Array],
+        num_heads: int,
+        tokens: Sequence | None = None,
+        mask: torch.Tensor | np.ndarray | None = None,
+        *,
+        left: str = "BatchedMHA",
+        right: str = "EinsumMHA",
+    ) -> None:
+        for name in (left, right):
+            if name not in SPLIT_QUERIES:
+                raise ValueError(f"a style is {', '.join(SPLIT_QUERIES)}; got {name!r}")
+        x = numbers(x, "x", "BTE")
+        B, T, E = x.shape
+        if E > MOST_FEATURES:
+            raise ValueError(f"E must be at most {MOST_FEATURES} to be seen; got {E}")
+        if num_heads < 1 or E % num_heads:
+            raise ValueError(f"num_heads must divide E = {E}; got {num_heads}")
+        matrices, biases = _parameters(parameters, E)
+        mask = None if mask is None else _mask(mask, B, T)
+        tokens = _tokens(tokens, B, T)
+        b, t = slice(MOST_SEQUENCES), slice(MOST_TOKENS)
+        x = x[b, t]
+        super().__init__(
+            x=lists(x),
+            matrices=lists(matrices),
+            biases=lists(biases),
+            num_heads=num_heads,
+            mask=[] if mask is None else mask[b, t, t].tolist(),
+            tokens=[row[t] for row in tokens[b]],
+            note=_note(B, T),
+            left=left,
+            right=right,
+        )
+        q = x @ matrices[0].T + biases[0]
+        self._queries = q.reshape(*x.shape[:2], num_heads, -1).swapaxes(1, 2)
+
+    def summary(self) -> str:
+        """The two styles and the sizes."""
+        B, H, T, D = self._queries.shape
+        return f"{self.left} and {self.right}, B = {B}, T = {T}, E = {H * D}, H = {H}"
+
+    def still(self) -> "Figure":
+        """The split queries in the layouts of both styles."""
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(9, 3.6), layout="constrained")
+        halves = figure.subfigures(1, 2, wspace=0.05)
+        largest = np.abs(self._queries).max()
+        for half, name in zip(halves, (self.left, self.right)):
+            axes = SPLIT_QUERIES[name]
+            x = self._queries.transpose(["bhtd".index(letter) for letter in axes])
+            half.suptitle(f"{name}: q in the order {' '.join(axes)}")
+            grid = half.subplots(*x.shape[:2], squeeze=False)
+            for i, j in np.ndindex(x.shape[:2]):
+                ax = grid[i, j]
+                ax.imshow(x[i, j], cmap="PuOr", vmin=-largest, vmax=largest)
+                ax.set(xticks=[], yticks=[])
+                ax.set_title(f"{axes[0]}{i} {axes[1]}{j}", fontsize=8)
+                for place, value in np.ndenumerate(x[i, j]):
+                    ax.text(
+                        *place[::-1], f"{value:.1f}", ha="center", va="center", size=6
+                    )
+        return figure
+
+
+def _parameters(given: Mapping[str, Array], E: int) -> tuple[np.ndarray, np.ndarray]:
+    """The matrices (4, E, E) and the biases (4, E) of q, k, v and the output."""
+    known = {f"{name}.{kind}" for name in PROJECTIONS for kind in ("weight", "bias")}
+    missing = {f"{name}.weight" for name in PROJECTIONS} - set(given)
+    if missing or set(given) - known:
+        raise ValueError(
+            "parameters must be named as those of BatchedMHA: "
+            'convert(layer, "separate") does so; '
+            f"missing {sorted(missing)}, unknown {sorted(set(given) - known)}"
+        )
+    matrices, biases = [], []
+    for name in PROJECTIONS:
+        weight = numbers(given[f"{name}.weight"], f"{name}.weight", "EE")
+        bias = given.get(f"{name}.bias")
+        bias = np.zeros(E) if bias is None else numbers(bias, f"{name}.bias", "E")
+        if weight.shape != (E, E) or bias.shape != (E,):
+            raise ValueError(
+                f"{name} must hold a weight {(E, E)} and a bias {(E,)}, as x has "
+                f"E = {E}; got {weight.shape} and {bias.shape}"
+            )
+        matrices.append(weight)
+        biases.append(bias)
+    return np.stack(matrices), np.stack(biases)
+
+
+def _mask(mask: torch.Tensor | np.ndarray, B: int, T: int) -> np.ndarray:
+    """The mask as (B, T, S), S = T."""
+    mask = np.asarray(mask)
+    if mask.dtype != bool:
+        raise TypeError(f"mask must be boolean; got {mask.dtype}")
+    full = mask[None] if mask.ndim == 2 else mask
+    sizes = zip(full.shape, (B, T, T))
+    if full.ndim != 3 or any(n not in (1, size) for n, size in sizes):
+        raise ValueError(
+            f"mask must be (T, S) = {(T, T)} or (B, T, S) = {(B, T, T)}, each axis of "
+            f"its size or 1; got {mask.shape}"
+        )
+    return np.broadcast_to(full, (B, T, T))
+
+
+def _tokens(given: Sequence | None, B: int, T: int) -> list[list[str]]:
+    """T labels for each of the B sequences."""
+    if given is None or not given or isinstance(given[0], str):
+        return [labels(given, T, "tokens")] * B
+    if len(given) != B:
+        raise ValueError(f"tokens must be T labels or {B} lists of them; got {given!r}")
+    return [labels(row, T, "each row of tokens") for row in given]
+
+
+def _note(B: int, T: int) -> str:
+    if B <= MOST_SEQUENCES and T <= MOST_TOKENS:
+        return ""
+    return (
+        f"Only the first {MOST_SEQUENCES} sequences and {MOST_TOKENS} tokens are "
+        f"computed and shown, of {B} sequences and {T} tokens."
+    )
