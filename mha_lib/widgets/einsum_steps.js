@@ -1,0 +1,444 @@
+// What does an einsum do for one cell? The loops of any equation, one product at a time.
+import {
+  button, choice, controls, fixed, h, motionReduced, need, needArray, numbers, Problem,
+  range, readout, say, shapeOf, slider, widget,
+} from "./common.js";
+
+const MOST_AXES = 4, MOST_CELLS = 256; // of a tensor
+const MOST_STEPS = 1024; // of one sum
+const TERMS = 12; // products that are shown at once
+const PAUSE = 900; // milliseconds from step to step
+
+const product = (sizes) => sizes.reduce((a, b) => a * b, 1);
+const joined = (words) => words.join(", ").replace(/, ([^,]*)$/, " and $1");
+
+/** "td,sd->ts" and the operands' shapes: the letters, their sizes, who is summed. */
+export function parse(text, shapes, names) {
+  const found = /^([a-z]*)(?:,([a-z]*))?->([a-z]*)$/i.exec(text.replaceAll(" ", ""));
+  need(found, "it must be letters for each operand, -> and the letters of the result, such as td,sd->ts.");
+  const inputs = found.slice(1, 3).filter((group) => group !== undefined);
+  const output = found[3];
+  need(inputs.length === shapes.length,
+    `it has letters for ${inputs.length}, but there ${shapes.length > 1 ? "are 2 operands" : "is 1 operand"}.`);
+  const size = {};
+  inputs.forEach((letters, i) => {
+    need(letters.length === shapes[i].length,
+      `${letters || "no letter"} stands for ${letters.length} axes, but ${names[i]} has ${shapes[i].length}: its shape is (${shapes[i].join(", ")}).`);
+    [...letters].forEach((letter, axis) => {
+      const [n, known] = [shapes[i][axis], size[letter] ?? 1];
+      need(n === known || n === 1 || known === 1,
+        `the letter ${letter} has two sizes, ${known} and ${n} (in ${names[i]}). Equal letters run together, so their sizes must agree.`);
+      size[letter] = Math.max(n, known);
+    });
+  });
+  [...output].forEach((letter, i) => {
+    need(letter in size, `the letter ${letter} stands after the arrow, but no operand has it.`);
+    need(output.indexOf(letter) === i, `the letter ${letter} stands twice after the arrow.`);
+  });
+  need(output.length <= MOST_AXES, `the result may have at most ${MOST_AXES} axes here.`);
+  const shape = [...output].map((letter) => size[letter]);
+  need(product(shape) <= MOST_CELLS,
+    `the result would have ${product(shape)} cells; at most ${MOST_CELLS} fit here.`);
+  const summed = Object.keys(size).filter((letter) => !output.includes(letter));
+  const steps = product(summed.map((letter) => size[letter]));
+  need(steps <= MOST_STEPS, `each cell would be a sum of ${steps} products; at most ${MOST_STEPS} fit here.`);
+  return { inputs, output, size, shape, summed };
+}
+
+/** How far one step of each letter goes in memory. Along an axis of size 1 nobody goes. */
+function strides(letters, shape) {
+  const found = {};
+  [...letters].forEach((letter, axis) => {
+    const step = shape[axis] > 1 ? product(shape.slice(axis + 1)) : 0;
+    found[letter] = (found[letter] ?? 0) + step; // twice in one operand: the diagonal
+  });
+  return found;
+}
+
+/** Where the loops over `letters` pass by, the last letter fastest. */
+function walk(letters, size, stride) {
+  return [...letters].reduce(
+    (places, x) => places.flatMap((place) => range(size[x]).map((i) => place + i * (stride[x] ?? 0))),
+    [0],
+  );
+}
+
+/** The einsum: for cell i and step j, operand o gives its number `kept[o][i] + steps[o][j]`. */
+export function einsum(equation, tensors, shapes) {
+  const { inputs, output, size, summed } = equation;
+  const stride = inputs.map((letters, o) => strides(letters, shapes[o]));
+  const kept = stride.map((one) => walk(output, size, one));
+  const steps = stride.map((one) => walk(summed, size, one));
+  const factors = (i, j) => tensors.map((values, o) => values[kept[o][i] + steps[o][j]]);
+  const terms = (i) => steps[0].map((_, j) => product(factors(i, j)));
+  const result = kept[0].map((_, i) => terms(i).reduce((a, b) => a + b, 0));
+  return { kept, steps, factors, terms, result };
+}
+
+/** The number of a cell from the values of its letters, and back. */
+const ravel = (letters, size, at) => [...letters].reduce((n, x) => n * size[x] + at[x], 0);
+function unravel(letters, size, n) {
+  const found = {};
+  for (const letter of [...letters].reverse()) {
+    found[letter] = n % size[letter];
+    n = Math.floor(n / size[letter]);
+  }
+  return found;
+}
+
+function permutations(text) {
+  if (text.length < 2) return [text];
+  return [...text].flatMap((x) => permutations(text.replace(x, "")).map((rest) => x + rest));
+}
+
+/** What a letter does, in the words of chapter 6. */
+function role(letter, { inputs, output }, names) {
+  const homes = names.filter((_, i) => inputs[i].includes(letter));
+  if (!output.includes(letter)) return ["summed", `in ${joined(homes)}, not in the result`];
+  return homes.length > 1
+    ? ["batched", `in ${homes.join(", ")} and the result`]
+    : ["kept", `in ${homes[0]} and the result`];
+}
+
+/** The same as loops that Python runs. */
+function loops({ inputs, output, size, summed }, names, shapes) {
+  const index = (letters, shape) => letters.length
+    ? `[${[...letters].map((x, axis) => (shape && shape[axis] < size[x] ? 0 : x)).join(", ")}]` : "";
+  const lines = [];
+  const add = (text) => lines.push("    ".repeat(depth) + text);
+  let depth = 0;
+  const loop = (letter) => {
+    add(`for ${letter} in range(${size[letter]}):`);
+    depth++;
+  };
+  [...output].forEach(loop);
+  add("total = 0");
+  const inside = depth;
+  summed.forEach(loop);
+  add(`total += ${names.map((name, i) => name + index(inputs[i], shapes[i])).join(" * ")}`);
+  depth = inside;
+  add(`result${index(output)} = total`);
+  return lines.join("\n");
+}
+
+/** A tensor as blocks of tables, its cells in memory order; `pick(n)` is called for a click. */
+function grid(letters, shape, values, pick) {
+  const digits = values.every((x) => Math.abs(x - Math.round(x)) < 1e-6) ? 0 : 2;
+  const texts = values.map((x) => fixed(x, digits));
+  const cells = texts.map((text, n) => h("span", { class: "mha-es-cell", "data-n": n }, text));
+  const [rows, columns] = [shape.at(-2) ?? 1, shape.at(-1) ?? 1];
+  const outer = shape.slice(0, -2);
+  const head = (text) => h("span", { class: "mha-es-index" }, text);
+  const corner = letters.length > 1 ? `${letters.at(-2)}\\${letters.at(-1)}` : letters;
+  const block = (n) => {
+    const line = (i) => [
+      head(shape.length > 1 ? `${i}` : ""),
+      ...cells.slice((n * rows + i) * columns, (n * rows + i + 1) * columns),
+    ];
+    const columnHeads = range(columns).map((j) => head(shape.length ? `${j}` : ""));
+    const table = h("div", { class: "mha-es-table" }, head(corner), columnHeads, range(rows).flatMap(line));
+    table.style.setProperty("--columns", columns);
+    const place = unravel(outer.keys(), outer, n);
+    const title = outer.map((_, axis) => `${letters[axis]} = ${place[axis]}`).join(", ");
+    return h("div", { class: "mha-es-block" }, title, table);
+  };
+  const across = outer.at(-1) ?? 1; // blocks side by side; the first of four axes goes down
+  const bands = range(product(outer) / across).map((band) =>
+    h("div", { class: "mha-es-band" }, range(across).map((n) => block(band * across + n))));
+  const onclick = ({ target }) => {
+    const cell = target.closest("[data-n]");
+    if (cell) pick(Number(cell.dataset.n));
+  };
+  const picture = h("div", { class: "mha-es-tensor", onclick, "aria-hidden": "true" }, bands);
+  picture.style.setProperty("--wide", `${Math.max(...texts.map((text) => text.length))}ch`);
+  return { picture, cells, texts };
+}
+
+/** Where an arrow key leads: blocks side by side are one table, those below go on. */
+function moved(key, letters, size, at) {
+  const lanes = [[-4, -2], [-3, -1]].map((axes) => axes.map((k) => [...letters].at(k)).filter(Boolean));
+  const [i, j] = lanes.map((lane) => ravel(lane, size, at));
+  const last = lanes.map((lane) => product(lane.map((x) => size[x])) - 1);
+  const to = {
+    ArrowUp: [i - 1, j], ArrowDown: [i + 1, j], ArrowLeft: [i, j - 1], ArrowRight: [i, j + 1],
+    Home: [i, 0], End: [i, last[1]], PageUp: [0, j], PageDown: [last[0], j],
+  }[key];
+  return to && Object.assign({}, ...lanes.map((lane, n) =>
+    unravel(lane, size, Math.max(0, Math.min(last[n], to[n])))));
+}
+
+/** The shapes of the example's operands. */
+function check(ui) {
+  const [equations, operands, names] = ["equations", "operands", "operand_names"].map(ui.get);
+  const example = ui.get("example");
+  need(equations.length > 0, "it was given no equations.");
+  need(example in equations, `there is no example number ${example}.`);
+  const given = operands[example];
+  need([1, 2].includes(given?.length), "an equation must have one or two operands.");
+  need(names[example]?.length === given.length, "every operand must have a name.");
+  return given.map((values, o) => {
+    const name = names[example][o];
+    const shape = shapeOf(values);
+    if (shape?.length === 0) need(Number.isFinite(values), `${name} is not a finite number.`);
+    else needArray(values, name, shape?.length);
+    need(shape.length <= MOST_AXES && product(shape) <= MOST_CELLS,
+      `${name} must have at most ${MOST_AXES} axes and ${MOST_CELLS} cells.`);
+    return shape;
+  });
+}
+
+export default widget("Einsum steps", (ui) => {
+  let now = null; // the equation that is shown, its numbers and its grids; null if it is wrong
+  let live = []; // what follows a change of the cell or of the step
+  let shapes = [];
+  let known = [];
+  let marked = [];
+
+  const names = () => ui.get("operand_names")[ui.get("example")];
+  const at = () => Object.fromEntries(Object.entries(now.size).map(([letter, n]) =>
+    [letter, Math.max(0, Math.min(n - 1, Math.trunc(ui.get("at")?.[letter]) || 0))]));
+  const go = (letters) => ui.set("at", { ...ui.get("at"), ...letters });
+  const step = () => ravel(now.summed, now.size, at());
+  const steps = () => now.steps[0].length;
+  const goStep = (j) => go(unravel(now.summed, now.size, Math.max(0, Math.min(steps() - 1, j))));
+  const show = (x) => fixed(x, 3).replace(/\.?0+$/, "");
+  const indexed = (name, letters, open = []) => (letters.length
+    ? `${name}[${[...letters].map((x) => (open.includes(x) ? x : `${x}=${at()[x]}`)).join(", ")}]` : name);
+  const result = () => indexed("result", now.output);
+
+  // The equation: chosen, written by hand, or its result put into another order.
+  const examples = choice({
+    ...ui,
+    set: (_, n) => ui.setAll({ example: n, equation: ui.get("equations")[n] }),
+  }, {
+    label: "example", trait: "example",
+    options: () => ui.get("equations").map((equation, n) =>
+      [n, [ui.get("names")[n], equation].filter(Boolean).join(": ")]),
+  });
+  const typed = h("input", {
+    id: `${ui.id}-equation`, type: "text", class: "mha-es-typed", size: 18, spellcheck: "false",
+    autocapitalize: "off", autocomplete: "off", oninput: () => ui.set("equation", typed.value),
+  });
+  const orders = choice({ ...ui, get: () => now && `${now.inputs}->${now.output}` }, {
+    label: "order of the result", trait: "equation",
+    options: () => (now ? permutations(now.output).map((x) => [`${now.inputs}->${x}`, x]) : []),
+  });
+  const note = h("p", { class: "mha-warning" });
+  const wrong = h("p", { class: "mha-problem", role: "status" });
+
+  const words = h("p", { class: "mha-es-words" });
+  const letters = h("ul", { class: "mha-es-letters", "aria-label": "letters" });
+  const tensors = h("div", { class: "mha-es-tensors" });
+  const formula = h("p", { class: "mha-es-words" });
+  const stepper = h("div", { role: "group", "aria-label": "steps of the sum" });
+  const terms = h("ol", { class: "mha-es-terms", "aria-label": "products of this cell" });
+  const line = readout();
+  const order = h("p", { class: "mha-es-words" });
+  const code = h("pre", { class: "mha-es-code", tabindex: "0", role: "region", "aria-label": "the same as loops" });
+  const board = h("div", {}, words, letters, tensors, formula, stepper, terms, line, order,
+    h("div", { class: "mha-es-block" }, "the same as loops in Python"), code);
+
+  // Play: one step after the other, to the end of the sum.
+  let timer = 0;
+  const stop = () => {
+    clearTimeout(timer);
+    timer = 0;
+    ui.redraw();
+  };
+  const tick = () => {
+    if (!now || !board.isConnected || step() >= steps() - 1) return stop();
+    goStep(step() + 1);
+    timer = setTimeout(tick, PAUSE);
+  };
+  const play = button("play", () => {
+    if (timer) return stop();
+    if (step() >= steps() - 1) goStep(0);
+    timer = setTimeout(tick, PAUSE);
+    ui.redraw();
+  });
+  const previous = button("previous", () => goStep(step() - 1));
+  const next = button("next", () => goStep(step() + 1));
+
+  /** All that depends on the equation and not on the cell. */
+  function build() {
+    const { inputs, output, size, summed, shape } = now;
+    live = [];
+    const own = { get: (x) => at()[x], follow: (follower) => live.push(follower) };
+    letters.replaceChildren(...[...output, ...summed].map((x) => {
+      const [what, where] = role(x, now, names());
+      const dial = output.includes(x)
+        ? slider({ ...own, set: (_, value) => go({ [x]: value }) },
+          { label: x, trait: x, range: { min: 0, max: size[x] - 1 } })
+        : h("span", { class: "mha-control" }, h("b", {}, x), `runs 0…${size[x] - 1}`);
+      return h("li", { "data-role": what }, dial, h("span", {}, h("b", {}, what), `: ${where}`));
+    }));
+    const thing = inputs.length > 1 ? "product" : "number";
+    say(words, (output ? `For every ${joined([...output])}: ` : "The result is one number: ") + (summed.length
+      ? `add ${steps()} ${thing}s, one for every ${joined(summed)}.`
+      : `one ${thing}. No letter is missing after the arrow, so nothing is summed.`));
+    say(code, loops(now, names(), shapes));
+
+    now.grids = inputs.map((group, o) => grid(group, shapes[o], now.values[o], (n) => {
+      const place = unravel(shapes[o].keys(), shapes[o], n);
+      go(Object.fromEntries([...group].map((x, axis) => [x, place[axis]])));
+    }));
+    now.grids.push(grid(output, shape, now.result, (n) => go(unravel(output, size, n))));
+    const cellCount = now.grids.reduce((sum, one) => sum + one.cells.length, 0);
+    tensors.classList.toggle("mha-es-large", cellCount < 40);
+    tensors.replaceChildren(...now.grids.map(({ picture }, o) => {
+      const sizes = shapes[o] ?? shape;
+      const title = h("div", {}, h("b", {}, names()[o] ?? "result"),
+        ` (${[...(inputs[o] ?? output)].join(", ")}) = (${sizes.join(", ")})`);
+      return h("div", { class: "mha-es-operand" }, title, o < inputs.length ? picture : h("div", {
+        tabindex: "0", role: "application", "aria-roledescription": "tensor",
+        "aria-label": "result: arrow keys move from cell to cell",
+        onkeydown: (event) => {
+          const letters = moved(event.key, output, size, at());
+          if (!letters) return;
+          event.preventDefault();
+          go(letters);
+        },
+      }, picture));
+    }));
+    stepper.hidden = terms.hidden = steps() < 2;
+    stepper.replaceChildren(controls(previous, next, play, slider(
+      { ...own, get: step, set: (_, j) => goStep(j) },
+      {
+        label: "step", trait: "step", range: { min: 0, max: steps() - 1 },
+        format: (j) => assigned(unravel(summed, size, j)),
+      },
+    )));
+    terms.replaceChildren(...range(Math.min(TERMS, steps())).map(() => h("li", {}, h("b"), h("span"))));
+    live.push(follow);
+  }
+
+  const assigned = (which) => now.summed.map((x) => `${x} = ${which[x]}`).join(", ");
+  /** One product in words: 2 · 3 = 6. */
+  const written = (i, j) => {
+    const parts = now.steps.map((one, o) => now.grids[o].texts[now.kept[o][i] + one[j]]);
+    return parts.length > 1 ? `${parts.join(" · ")} = ${show(product(now.factors(i, j)))}` : parts[0];
+  };
+  const mark = (element, state) => {
+    element.dataset.state = state;
+    marked.push(element);
+  };
+  const state = (n, j) => (n < j ? "done" : n > j ? "later" : "now");
+
+  /** All that depends on the cell and on the step. */
+  function follow() {
+    const [i, j] = [ravel(now.output, now.size, at()), step()];
+    marked.forEach((element) => delete element.dataset.state);
+    marked = [];
+    now.steps.forEach((one, o) => {
+      const cell = (n) => now.grids[o].cells[now.kept[o][i] + one[n]];
+      one.forEach((_, n) => mark(cell(n), state(n, j)));
+      mark(cell(j), "now"); // also where an earlier or a later step comes by again
+    });
+    mark(now.grids.at(-1).cells[i], "result");
+
+    const first = Math.max(0, Math.min(steps() - TERMS, j - TERMS / 2));
+    [...terms.children].forEach((item, n) => {
+      say(item.firstChild, assigned(unravel(now.summed, now.size, first + n)));
+      say(item.lastChild, written(i, first + n));
+      item.dataset.state = state(first + n, j);
+      item.setAttribute("aria-current", first + n === j ? "step" : "false");
+    });
+    const factors = names().map((name, o) => indexed(name, now.inputs[o], now.summed)).join(" · ");
+    const sum = now.summed.length ? `Σ over ${joined(now.summed)} of ` : "";
+    say(formula, `${result()} = ${sum}${factors} = ${show(now.result[i])}`);
+    const sofar = now.terms(i).slice(0, j + 1).reduce((a, b) => a + b, 0);
+    say(line, steps() > 1
+      ? `${result()}, step ${j + 1} of ${steps()}: ${written(i, j)}. Sum so far ${show(sofar)}, whole sum ${show(now.result[i])}.`
+      : `${result()}: ${written(i, j)}.`);
+    say(order, reordered(i));
+    say(play, timer ? "pause" : "play");
+    play.hidden = motionReduced();
+    previous.disabled = j === 0;
+    next.disabled = j === steps() - 1;
+  }
+
+  /** Where the cell lies as written, and where in the order of the example. */
+  function reordered(i) {
+    const [inputs, theirs] = ui.get("equations")[ui.get("example")].split("->");
+    const ours = now.output;
+    const sorted = (text) => [...text].sort().join("");
+    if (ours.length < 2 || inputs !== `${now.inputs}` || sorted(theirs) !== sorted(ours)) return "";
+    const place = `In memory this is number ${i} of ${now.result.length} (counted from 0)`;
+    if (theirs === ours) return `${place}. Choose another order of the result: what moves, and what stays?`;
+    const cell = (text) => `result_${text}[${[...text].map((x) => at()[x]).join(", ")}]`;
+    const axes = [...ours].map((x) => theirs.indexOf(x)).join(", ");
+    return `${cell(ours)} and ${cell(theirs)} are one sum of the same products. Only the place differs. ` +
+      `${place}; in the order ${theirs} it is number ${ravel(theirs, now.size, at())}. ` +
+      `result_${ours} = result_${theirs}.permute(${axes}).`;
+  }
+
+  /** Read the equation. A wrong one the reader can mend, so the controls stay. */
+  function read(text) {
+    let problem = "";
+    now = null;
+    try {
+      const equation = parse(text, shapes, names());
+      const values = ui.get("operands")[ui.get("example")].map((x) => [x].flat(Infinity));
+      now = { ...equation, ...einsum(equation, values, shapes), values };
+      build();
+    } catch (error) {
+      if (!(error instanceof Problem)) throw error;
+      problem = `“${text}” cannot be computed: ${error.message}`;
+    }
+    say(wrong, problem);
+    wrong.hidden = !problem;
+    board.hidden = tables.hidden = !now;
+    orders.hidden = !now || now.output.length < 2;
+    typed.setAttribute("aria-invalid", !now);
+  }
+
+  ui.follow(() => {
+    const traits = ["equations", "operands", "operand_names", "example", "equation"].map(ui.get);
+    if (traits.some((x, n) => x !== known[n])) {
+      shapes = check(ui);
+      known = traits;
+      const text = ui.get("equation");
+      if (typed.value !== text) typed.value = text;
+      say(note, ui.get("notes")[ui.get("example")] ?? "");
+      note.hidden = !note.textContent;
+      read(text);
+    }
+    if (now) live.forEach((follower) => follower());
+  });
+
+  const nothing = { caption: "", columns: [], rows: [] };
+  const table = (title, content) => numbers(ui, title, () => (now ? content(ravel(now.output, now.size, at())) : nothing));
+  const tables = h("div", {},
+    table("The sum of this cell as a table", (i) => {
+      let sum = 0;
+      return {
+        caption: result(),
+        columns: ["step", ...names(), "product", "sum so far"],
+        rows: now.terms(i).map((term, j) => [
+          assigned(unravel(now.summed, now.size, j)) || "the only one",
+          ...now.factors(i, j).map(show), show(term), show((sum += term)),
+        ]),
+      };
+    }),
+    table("All cells as a table", (i) => {
+      const parts = now.steps.map((one, o) => new Set(one.map((place) => now.kept[o][i] + place)));
+      const tensor = (name, group, shape, values, part) => values.map((x, n) => {
+        const place = unravel(shape.keys(), shape, n);
+        return [name, group, shape.map((_, axis) => place[axis]).join(", "), show(x), part(n)];
+      });
+      return {
+        caption: `The operands and the result, and who takes part in ${result()}`,
+        columns: ["tensor", "axes", "index", "number", "part"],
+        rows: [
+          ...now.inputs.flatMap((group, o) => tensor(names()[o], group, shapes[o], now.values[o],
+            (n) => (parts[o].has(n) ? "takes part" : ""))),
+          ...tensor("result", now.output, now.shape, now.result, (n) => (n === i ? "this cell" : "")),
+        ],
+      };
+    }));
+
+  ui.root.append(
+    controls(examples, h("span", { class: "mha-control" }, h("label", { for: typed.id }, "equation"), typed), orders),
+    note, wrong, board, tables,
+  );
+});
