@@ -23,6 +23,7 @@ from nbformat import NotebookNode
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 KEPT_METADATA = ("tags", "mystnb", "reason")
 FOLDED = {"jupyter": {"source_hidden": True}, "cellView": "form"}  # Jupyter, Colab
+WIDGET = "application/vnd.jupyter.widget-view+json"
 TIMEOUT = 300  # seconds for one cell
 
 
@@ -57,6 +58,7 @@ def normalise(notebook: NotebookNode) -> NotebookNode:
             if output.output_type == "error":
                 # The frames hold paths of this machine; the last entry is the error.
                 output.traceback = output.traceback[-1:]
+            output.get("data", {}).pop(WIDGET, None)  # its model lives in a kernel
         if "id" not in cell or cell.id in seen:
             cell.id = fresh_id(cell.source, seen)
         seen.add(cell.id)
@@ -80,7 +82,6 @@ def execute(path: Path) -> NotebookNode:
         timeout=TIMEOUT,
         record_timing=False,
         coalesce_streams=True,
-        store_widget_state=False,
         resources={"metadata": {"path": str(path.resolve().parent)}},
         on_cell_execute=lambda cell, cell_index: started.append(cell_index),
     )

@@ -1,28 +1,108 @@
-"""Serve all that a page needs from the book itself: it works offline."""
+"""Serve all that a page needs from the book itself, and no more than that."""
 
 import re
 from importlib.metadata import distribution
+from io import BytesIO
 from pathlib import Path
 
+from fontTools import subset
+from PIL import Image
 from sphinx.application import Sphinx
 from sphinx.config import Config
 from sphinx.util.fileutil import copy_asset
 
-SCRIPT = "mathjax/tex-chtml-full.js"  # plain tex-chtml.js fetches parts later
-FONTS = "mathjax/output/chtml/fonts"
-# On file:// the browser refuses to preload a font and logs an error for each.
-FONT_PRELOAD = re.compile(r'<link rel="preload" as="font"[^>]*>\s*')
+# --- mathematics --------------------------------------------------------------
+
+# The parts of MathJax that draw TeX and leave MathML for screen readers. The
+# ready-made bundles bring a menu and a speech engine of twice that size.
+MATHJAX = ("core", "input/tex", "output/chtml", "a11y/assistive-mml")
+LOADED_LATER = ("input/tex/extensions", "output/chtml/fonts")
 
 
 def use_local_mathjax(app: Sphinx, config: Config) -> None:
-    config.mathjax_path = SCRIPT
+    config.mathjax_path = "mathjax/startup.js"
+    config.mathjax3_config = {
+        **(config.mathjax3_config or {}),
+        "loader": {"load": list(MATHJAX)},
+    }
+
+
+def copy_mathjax(target: Path) -> None:
+    package = distribution("sphinx-mathjax-offline")
+    located = package.locate_file("sphinx-mathjax-offline")
+    source = Path(located) / "static" / "mathjax"
+    for name in ("startup", *MATHJAX):
+        file = target / f"{name}.js"
+        copy_asset(str(source / f"{name}.js"), str(file.parent))
+    for folder in LOADED_LATER:
+        copy_asset(str(source / folder), str(target / folder))
+
+
+# --- icons --------------------------------------------------------------------
+
+ICON = re.compile(r"\bfa-[a-z0-9-]+")
+ICON_RULE = re.compile(
+    r'(?P<selectors>(?:\.fa-[\w-]+:{1,2}before,?)+)\{content:"\\(?P<code>\w+)"\}'
+)
+FONT_FILES = re.compile(
+    r'url\((?P<path>\.\./webfonts/[\w-]+)\.woff2\) format\("woff2"\),'
+    r'url\([^)]*\.ttf\) format\("truetype"\)'
+)
+
+
+def drop_unused_icons(fontawesome: Path, used: set[str]) -> None:
+    """Leave the icons that occur: 10 kB of 860 kB, all fonts and rules told."""
+    css = fontawesome / "css" / "all.min.css"
+    codes: set[int] = set()
+
+    def keep(rule: re.Match) -> str:
+        names = set(ICON.findall(rule["selectors"]))
+        if not names & used:
+            return ""
+        codes.add(int(rule["code"], 16))
+        return rule[0]
+
+    text = ICON_RULE.sub(keep, css.read_text(encoding="utf-8"))
+    text = FONT_FILES.sub(r'url(\g<path>.woff) format("woff")', text)
+    css.write_text(text, encoding="utf-8")
+    for font in (fontawesome / "webfonts").glob("*.ttf"):
+        options = subset.Options(flavor="woff", notdef_outline=True)
+        loaded = subset.load_font(font, options)
+        subsetter = subset.Subsetter(options)
+        subsetter.populate(unicodes=codes)
+        subsetter.subset(loaded)
+        subset.save_font(loaded, font.with_suffix(".woff"), options)
+        font.unlink()
+        font.with_suffix(".woff2").unlink()
+    (fontawesome / "js" / "all.min.js").unlink()  # the same icons as drawings
+
+
+# --- pages and pictures ------------------------------------------------------
+
+# On file:// the browser refuses to preload a font and logs an error for each.
+FONT_PRELOAD = re.compile(r'<link rel="preload" as="font"[^>]*>\s*')
+ICON_SCRIPT = re.compile(
+    r"<script[^>]*/fontawesome/[^>]*></script>\s*|"
+    r'<link rel="preload"[^>]*/fontawesome/[^>]*>\s*'
+)
+COLOURS = 256  # of a plot; nobody sees which are left out
+
+
+def shrink(picture: Path) -> None:
+    """Store a PNG with a palette where that is smaller."""
+    packed = BytesIO()
+    with Image.open(picture) as image:
+        few = image.convert("RGBA").quantize(COLOURS, dither=Image.Dither.NONE)
+        few.save(packed, format="PNG", optimize=True)
+    if len(packed.getvalue()) < picture.stat().st_size:
+        picture.write_bytes(packed.getvalue())
 
 
 def drop_thebe(
     app: Sphinx, page: str, template: str, context: dict, doctree
 ) -> None:
     """Take out the scripts for live kernels: unused here, they log an error."""
-    context["script_files"] = [
+    context["script_files"][:] = [
         script
         for script in context["script_files"]
         if "thebe" not in f"{script.filename} {script.attributes.get('body')}"
@@ -32,14 +112,22 @@ def drop_thebe(
 def finish(app: Sphinx, error: Exception | None) -> None:
     if error or app.builder.format != "html":
         return
-    package = distribution("sphinx-mathjax-offline")
-    source = Path(package.locate_file("sphinx-mathjax-offline")) / "static"
-    target = Path(app.outdir) / "_static"
-    copy_asset(str(source / FONTS), str(target / FONTS))
-    copy_asset(str(source / SCRIPT), str((target / SCRIPT).parent))
-    for page in Path(app.outdir).rglob("*.html"):
+    out = Path(app.outdir)
+    copy_mathjax(out / "_static" / "mathjax")
+    used: set[str] = set()
+    for page in out.rglob("*.html"):
         html = page.read_text(encoding="utf-8")
-        page.write_text(FONT_PRELOAD.sub("", html), encoding="utf-8")
+        used.update(ICON.findall(html))
+        html = ICON_SCRIPT.sub("", FONT_PRELOAD.sub("", html))
+        page.write_text(html, encoding="utf-8")
+    for script in (out / "_static").glob(
+        "**/*theme.js"
+    ):  # they add icons later
+        used.update(ICON.findall(script.read_text(encoding="utf-8")))
+    for icons in (out / "_static" / "vendor" / "fontawesome").iterdir():
+        drop_unused_icons(icons, used)
+    for picture in (out / "_images").glob("*.png"):
+        shrink(picture)
 
 
 def setup(app: Sphinx) -> dict:
@@ -49,7 +137,7 @@ def setup(app: Sphinx) -> dict:
     )  # after they came
     app.connect("build-finished", finish)
     return {
-        "version": "1",
+        "version": "2",
         "parallel_read_safe": True,
         "parallel_write_safe": True,
     }

@@ -4,9 +4,13 @@ import functools
 import http.server
 import threading
 
+import nbformat
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import sync_playwright
 
+import mha_lib.widgets
+from mha_lib.widgets.base import VIEW, Widget
 from tests.browser import Visit, launch
 from tools import book
 
@@ -74,6 +78,23 @@ def visit(chromium, roots):
         each.context.close()
 
 
+def widgets_of(page: str) -> int:
+    """How many widgets a chapter shows, by what its committed outputs say."""
+    path = book.ROOT / f"{page}.ipynb"
+    if not path.exists():
+        return 0
+    values = vars(mha_lib.widgets).values()
+    names = [
+        x.__name__ for x in values if isinstance(x, type) and issubclass(x, Widget)
+    ]
+    outputs = [
+        output.get("data", {}).get("text/plain", "")
+        for cell in nbformat.read(path, as_version=4).cells
+        for output in cell.get("outputs", [])
+    ]
+    return sum(text.partition("(")[0] in names for text in outputs)
+
+
 @pytest.mark.parametrize("colours", ["light", "dark"])
 @pytest.mark.parametrize("scheme", ["http", "file"])
 @pytest.mark.parametrize("page", book.pages())
@@ -84,6 +105,21 @@ def test_page_works_on_its_own(visit, page, scheme, colours):
     assert opened.page.locator("html").get_attribute("data-theme") == colours
     assert opened.count("mjx-container") == opened.count(".math")
     assert opened.count("mjx-merror") == 0
+    assert opened.count(f'script[type="{VIEW}"]') == widgets_of(page)
+    if widgets_of(page):
+        opened.page.wait_for_selector("html[data-widgets=ready]", state="attached")
+    assert opened.count("[data-live]") == widgets_of(page)
+    assert opened.count(".mha-problem") == 0
+
+
+@pytest.mark.parametrize("colours", ["light", "dark"])
+@pytest.mark.parametrize("page", book.pages())
+def test_axe_finds_nothing(visit, page, colours):
+    opened = visit(page, colours=colours)
+    opened.page.wait_for_load_state("networkidle")
+    found = Axe().run(opened.page).response["violations"]
+    faults = [f"{x['id']}: {n['html'][:200]}" for x in found for n in x["nodes"]]
+    assert faults == []
 
 
 @pytest.mark.parametrize("page", book.pages())

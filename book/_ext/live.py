@@ -1,0 +1,136 @@
+"""Widgets that live in the page: their state, their modules, a still for each.
+
+What myst-nb would do, load a widget manager from other hosts, is switched off
+by `nb_ipywidgets_js` in `_config.yml`. Here every widget's module becomes a
+file that all pages share, its state stays in the page, and `host.js` of
+`mha_lib.widgets` brings both together.
+"""
+
+import hashlib
+import json
+import re
+from pathlib import Path
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.transforms.post_transforms import SphinxPostTransform
+
+from mha_lib.widgets.base import VIEW
+from mha_lib.widgets.page import STATE, host, in_script
+
+HOST = "widgets/host.js"
+NOTE = (
+    "To move these controls, run this page in Colab or in Jupyter: they call "
+    "Python, and a page has none."
+)
+LAYOUT = ("layout", "tabbable", "tooltip")  # of every widget; no use here
+MODEL_ID = re.compile(r'"model_id": ?"(\w+)"')
+
+
+def scripts(app: Sphinx, page: str) -> dict[str, dict]:
+    """{model: its state} of what a page's notebook has made."""
+    stored = app.env.nb_metadata.get(page, {}).get("js_files", {})
+    _, attributes = stored.get("ipywidgets_state", (None, {"body": "{}"}))
+    return json.loads(attributes["body"]).get("state", {})
+
+
+def is_ours(model: dict) -> bool:
+    """Whether it draws itself; other widgets ask Python for everything."""
+    return model["model_module"] == "anywidget"
+
+
+class Stills(SphinxPostTransform):
+    """Put a still beside each widget, and in place of one that needs Python."""
+
+    default_priority = 3  # just before myst-nb selects one form of each output
+    formats = ("html",)
+
+    def run(self, **kwargs) -> None:
+        models = scripts(self.app, self.env.docname)
+        for bundle in list(self.document.findall(nodes.container)):
+            forms = {
+                child.get("mime_type"): child.children
+                for child in bundle.children
+                if isinstance(child, nodes.Element)
+            }
+            if bundle.get("nb_element") != "mime_bundle" or VIEW not in forms:
+                continue
+            still = forms.get("image/png") or forms.get("text/plain", [])
+            view = forms[VIEW]
+            model = models[MODEL_ID.search(view[0].astext())[1]]
+            if is_ours(model):
+                before, after = (raw(f"<{end}noscript>") for end in ("", "/"))
+                bundle.replace_self([*view, before, *still, after])
+            else:
+                note = nodes.paragraph("", NOTE, classes=["needs-python"])
+                bundle.replace_self([*still, note])
+
+
+def raw(html: str) -> nodes.raw:
+    return nodes.raw("", html, format="html")
+
+
+def give_state(
+    app: Sphinx, page: str, template: str, context: dict, doctree
+) -> None:
+    """State at the page's end, modules and host in files beside it."""
+    models = {
+        name: model
+        for name, model in scripts(app, page).items()
+        if is_ours(model)
+    }
+    context["script_files"][:] = [
+        script
+        for script in context["script_files"]
+        if script.attributes.get("type") != STATE
+    ]
+    if not models:
+        return
+    states = {}
+    for name, model in models.items():
+        module = write_module(app, model["state"])
+        app.add_js_file(f"widgets/{module}.js", loading_method="defer")
+        own = {
+            trait: value
+            for trait, value in model["state"].items()
+            if not trait.startswith("_") and trait not in LAYOUT
+        }
+        states[name] = {"state": {**own, "_module": module}}
+    app.add_js_file(HOST, loading_method="defer")
+    write(app, HOST, host())
+    text = in_script({"state": states})
+    context["body"] += f'<script type="{STATE}">{text}</script>\n'
+
+
+LAYOUT = (
+    "layout",
+    "tabbable",
+    "tooltip",
+)  # every widget has them; none of use here
+
+
+def write_module(app: Sphinx, state: dict) -> str:
+    """Store a widget's module and style once for all pages; return its name."""
+    parts = {part: state.get(part, "") for part in ("_esm", "_css")}
+    text = json.dumps(parts)
+    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+    name = f"{state['_anywidget_id'].rsplit('.')[-1]}-{digest}"
+    code = f"(window.mhaModules ??= {{}})[{json.dumps(name)}] = {text};\n"
+    write(app, f"widgets/{name}.js", code)
+    return name
+
+
+def write(app: Sphinx, name: str, text: str) -> None:
+    path = Path(app.outdir) / "_static" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+def setup(app: Sphinx) -> dict:
+    app.add_post_transform(Stills)
+    app.connect("html-page-context", give_state, priority=900)  # after myst-nb
+    return {
+        "version": "1",
+        "parallel_read_safe": True,
+        "parallel_write_safe": True,
+    }
