@@ -1,0 +1,451 @@
+// Why divide by √D? One row of scores and weights, and all rows over all D.
+import {
+  choice, controls, fixed, h, need, needArray, numbers, range, readout, say, slider, softmax,
+  svg, widget,
+} from "./common.js";
+
+// `mark` stands at the curve of a divisor; a dash pattern tells the curves apart as well.
+const DIVISORS = {
+  none: { option: "1: no division", mark: "÷ 1", scores: "q·k", by: () => 1, dash: "6 4" },
+  sqrt: { option: "√D", mark: "÷ √D", scores: "q·k / √D", by: Math.sqrt, dash: "none" },
+  D: { option: "D", mark: "÷ D", scores: "q·k / D", by: (D) => D, dash: "2 3" },
+  temperature: {
+    option: "τ: your own number", mark: "÷ τ", scores: "q·k / τ", by: (D, tau) => tau, dash: "9 3 2 3",
+  },
+};
+const FIXED = ["none", "sqrt", "D"];
+const NEARLY_ALL = 0.99;
+const FLOOR = 1e-12; // where a logarithmic axis ends
+
+// --- arithmetic -----------------------------------------------------------------------
+
+/** The powers of two up to the longest vector, and that length itself. */
+export function headSizes(most) {
+  const powers = range(Math.floor(Math.log2(most)) + 1).map((i) => 2 ** i);
+  return powers.at(-1) === most ? powers : [...powers, most];
+}
+
+/** q·k of the first D entries, for every D of `sizes`: [D][query][key]. */
+export function dotProducts(q, k, sizes) {
+  const found = sizes.map(() => q.map(() => new Array(k.length)));
+  q.forEach((a, t) => k.forEach((b, s) => {
+    let sum = 0;
+    let d = 0;
+    sizes.forEach((D, i) => {
+      for (; d < D; d++) sum += a[d] * b[d];
+      found[i][t][s] = sum;
+    });
+  }));
+  return found;
+}
+
+export function mean(row) {
+  return row.reduce((sum, x) => sum + x, 0) / row.length;
+}
+
+/** The middle one; of an even number the lower of the two, as torch takes it. */
+export function median(row) {
+  return [...row].sort((a, b) => a - b)[Math.floor((row.length - 1) / 2)];
+}
+
+export function variance(row) {
+  const middle = mean(row);
+  return row.reduce((sum, x) => sum + (x - middle) ** 2, 0) / (row.length - 1);
+}
+
+/** Entropy in nats; 0 ln 0 counts as 0. */
+export function entropy(weights) {
+  return -weights.reduce((sum, w) => (w > 0 ? sum + w * Math.log(w) : sum), 0);
+}
+
+/**
+ * The norm of the Jacobian diag(w) − w wᵀ. The largest weight stands apart, with 1 − w
+ * as the sum of the others: near 1 the difference itself would be rounding alone.
+ */
+export function slope(weights) {
+  const best = weights.indexOf(Math.max(...weights));
+  let [rest, squares, own] = [0, 0, 0];
+  weights.forEach((w, s) => {
+    if (s === best) return;
+    rest += w;
+    squares += w * w;
+    own += w * w * (1 - 2 * w);
+  });
+  return Math.sqrt(weights[best] ** 2 * (rest ** 2 + 2 * squares) + own + squares ** 2);
+}
+
+/** What one divisor makes of all dot products of one D; a list has an entry a query. */
+export function measure(dots, divisor) {
+  const scores = dots.map((row) => row.map((x) => x / divisor));
+  const weights = scores.map((row) => softmax(row));
+  return {
+    divisor, scores, weights,
+    variance: variance(scores.flat()),
+    largest: weights.map((row) => Math.max(...row)),
+    nats: weights.map(entropy),
+    norm: weights.map(slope),
+  };
+}
+
+// --- numbers as text --------------------------------------------------------------------
+
+const SUPERSCRIPT = "⁰¹²³⁴⁵⁶⁷⁸⁹";
+
+/** Three digits that count: 64.3, 0.0123, 1.23·10⁻⁷. */
+export function short(x) {
+  const size = Math.abs(x);
+  if (size === 0 || (size >= 1e-4 && size < 1e6)) {
+    const digits = size ? Math.max(0, 2 - Math.floor(Math.log10(size))) : 0;
+    return fixed(x, digits);
+  }
+  const [number, power] = x.toExponential(2).split("e");
+  return `${fixed(Number(number))}·10${raised(Number(power))}`;
+}
+
+/** As few digits as tell it: 8, 0.5, 2.83. */
+const plain = (x) => fixed(x, 3).replace(/\.?0+$/, "") || "0";
+
+function raised(power) {
+  const digits = [...`${Math.abs(power)}`].map((digit) => SUPERSCRIPT[digit]).join("");
+  return `${power < 0 ? "⁻" : ""}${digits}`;
+}
+
+// --- the state --------------------------------------------------------------------------
+
+function check(ui) {
+  const [T, most] = needArray(ui.get("q"), "q", 2);
+  const [S, entries] = needArray(ui.get("k"), "k", 2);
+  need(most === entries, "each query must have as many entries as each key.");
+  need(S > 1, "there must be at least two keys: one key always has the weight 1.");
+  const sizes = headSizes(most);
+  need(sizes.includes(ui.get("D")), `D must be one of ${sizes.join(", ")}.`);
+  need(DIVISORS[ui.get("divisor")], `the divisor must be one of ${Object.keys(DIVISORS).join(", ")}.`);
+  need(ui.get("temperature") > 0 && Number.isFinite(ui.get("temperature")), "τ must be a positive number.");
+  need(range(T).includes(ui.get("query")), `the query must be one of 0 to ${T - 1}.`);
+  need(range(S).includes(ui.get("key")), `the key must be one of 0 to ${S - 1}.`);
+  need(["mean", "median"].includes(ui.get("average")), "the average must be mean or median.");
+}
+
+export default widget("Scale lab", (ui) => {
+  let sizes = [];
+  let dots = [];
+  let curves = {}; // per divisor what `measure` finds for each D
+  let known = [];
+  let tau = null;
+  ui.follow(() => {
+    check(ui);
+    const given = ["q", "k"].map(ui.get);
+    if (given.some((x, i) => x !== known[i])) {
+      sizes = headSizes(given[0][0].length);
+      dots = dotProducts(...given, sizes);
+      curves = Object.fromEntries(FIXED.map((kind) => [kind, measured(kind)]));
+      known = given;
+      tau = null;
+    }
+    if (ui.get("divisor") === "temperature" && tau !== ui.get("temperature")) {
+      tau = ui.get("temperature");
+      curves.temperature = measured("temperature");
+    }
+  });
+  const measured = (kind) =>
+    dots.map((map, i) => measure(map, DIVISORS[kind].by(sizes[i], ui.get("temperature"))));
+  const shown = () => [...FIXED, ...(ui.get("divisor") === "temperature" ? ["temperature"] : [])];
+  const place = () => sizes.indexOf(ui.get("D"));
+  const now = () => curves[ui.get("divisor")][place()];
+  const average = (row) => (ui.get("average") === "mean" ? mean : median)(row);
+  const formula = () => DIVISORS[ui.get("divisor")].scores;
+
+  const content = (of, { log }) => () => ({
+    of, log, curves, kinds: shown(), sizes, place: place(), limit: Math.log(known[1].length),
+  });
+
+  const line = readout();
+  ui.follow(() => {
+    const { weights, largest } = now();
+    const t = ui.get("query");
+    const sure = largest.filter((w) => w >= NEARLY_ALL).length;
+    say(line, `D = ${ui.get("D")}, x = ${formula()}: query ${t} gives key ${weights[t].indexOf(largest[t])} ` +
+      `the weight ${fixed(largest[t], 3)}. In ${sure} of ${largest.length} queries one key has ${NEARLY_ALL} or more.`);
+  });
+
+  const tauSlider = slider(ui, {
+    label: "τ", trait: "temperature", format: plain,
+    values: () => range(4 * Math.ceil(Math.log2(sizes.at(-1))) + 1).map((i) => 2 ** (i / 4)),
+  });
+  ui.follow(() => {
+    tauSlider.hidden = ui.get("divisor") !== "temperature";
+  });
+
+  ui.root.append(
+    ui.get("note") ? h("p", { class: "mha-warning" }, ui.get("note")) : "",
+    controls(
+      slider(ui, { label: "D", trait: "D", values: () => sizes }),
+      choice(ui, {
+        label: "divide by", trait: "divisor",
+        options: Object.entries(DIVISORS).map(([kind, { option }]) => [kind, option]),
+      }),
+      tauSlider,
+      slider(ui, { label: "query", trait: "query", range: () => ({ min: 0, max: known[0].length - 1 }) }),
+    ),
+    line,
+    bars(ui, { now, formula }),
+    controls(choice(ui, {
+      label: "average over the queries", trait: "average",
+      options: [["mean", "mean"], ["median", "median"]],
+    })),
+    measures(ui, { now, average }),
+    h("div", { class: "mha-charts" },
+      chart(ui, () => "variance of all scores", content((x) => x.variance, { log: true })),
+      chart(ui, () => `${ui.get("average")} entropy in nats`, content((x) => average(x.nats), { log: false })),
+      chart(ui, () => `${ui.get("average")} norm of ∂w/∂x`, content((x) => average(x.norm), { log: true }))),
+    numbers(ui, "Scores and weights as a table", () => {
+      const { scores, weights, divisor } = now();
+      const t = ui.get("query");
+      return {
+        caption: `query ${t}, D = ${ui.get("D")}, x = ${formula()}`,
+        columns: ["key", "q·k", `x = q·k / ${short(divisor)}`, "weight w"],
+        rows: scores[t].map((x, s) => [s, fixed(dots[place()][t][s], 3), fixed(x, 3), short(weights[t][s])]),
+      };
+    }),
+    numbers(ui, "The curves as a table", () => ({
+      caption: `entropy and norm: ${ui.get("average")} over ${known[0].length} queries`,
+      columns: ["D", ...shown().flatMap((kind) =>
+        ["variance", "entropy", "norm"].map((what) => `${what}, ${DIVISORS[kind].scores}`))],
+      rows: sizes.map((D, i) => [D, ...shown().flatMap((kind) => {
+        const one = curves[kind][i];
+        return [one.variance, average(one.nats), average(one.norm)].map(short);
+      })]),
+    })),
+  );
+});
+
+// --- one row of scores and its weights ----------------------------------------------------
+
+const LEFT = 34; // room for the numbers at an axis
+const RIGHT = 8;
+const ABOVE = 14; // and below: room for the number at a bar's end
+const LEAST = 10; // of the axis of scores: below it the bars show their true growth
+
+/** Bars of the scores and of the weights; arrow keys and pointer choose a key. */
+function bars(ui, { now, formula }) {
+  const title = h("div");
+  const frame = h("div", { class: "mha-bars", tabindex: "0", role: "slider", "aria-label": "key", "aria-valuemin": 0 });
+  const detail = h("div", { class: "mha-detail" });
+  const row = (what) => now()[what][ui.get("query")];
+  const reach = () => Math.max(LEAST, 10 * Math.ceil(Math.max(...row("scores").map(Math.abs)) / 10));
+  frame.append(
+    title,
+    panel(ui, frame, 120, () => ({
+      values: row("scores"), low: -reach(), high: reach(),
+      text: (x) => fixed(x, Math.abs(x) < 9.95 ? 1 : 0),
+    })),
+    h("div", {}, "weights w = softmax(x)"),
+    panel(ui, frame, 100, () => ({
+      values: row("weights"), low: 0, high: 1, text: (w) => (w < 0.005 ? "0" : fixed(w)),
+    })),
+  );
+  const go = (event, s) => {
+    event.preventDefault();
+    ui.set("key", Math.max(0, Math.min(row("scores").length - 1, s)));
+  };
+  const point = (event) => {
+    const box = frame.getBoundingClientRect();
+    go(event, Math.floor((event.clientX - box.left - LEFT) * row("scores").length / (box.width - LEFT - RIGHT)));
+  };
+  frame.addEventListener("pointermove", point);
+  frame.addEventListener("pointerdown", point);
+  frame.addEventListener("keydown", (event) => {
+    const s = ui.get("key");
+    const to = {
+      ArrowLeft: s - 1, ArrowDown: s - 1, ArrowRight: s + 1, ArrowUp: s + 1, Home: 0, End: Infinity,
+    }[event.key];
+    if (to !== undefined) go(event, to);
+  });
+  ui.follow(() => {
+    const key = ui.get("key");
+    const [x, divisor] = [row("scores")[key], now().divisor];
+    const dot = fixed(x * divisor);
+    const text = `key ${key}: q·k = ${dot}, x = ${dot} / ${plain(divisor)} = ${fixed(x)}, w = ${short(row("weights")[key])}`;
+    say(title, `scores x = ${formula()}`);
+    say(detail, text);
+    set(frame, { "aria-valuemax": row("scores").length - 1, "aria-valuenow": key, "aria-valuetext": text });
+  });
+  return h("div", {}, frame, detail);
+}
+
+/** A bar for each of `values`, with its number where there is room for it. */
+function panel(ui, frame, tall, content) {
+  const height = tall + 2 * ABOVE + 14;
+  const drawing = svg("g");
+  const labels = svg("g");
+  const band = svg("rect", { class: "mha-band", y: 1, height: height - 2 });
+  const picture = svg("svg", { height, "aria-hidden": "true" }, band, drawing, labels);
+  let drawn = "";
+  ui.follow(() => {
+    const { values, low, high, text } = content();
+    const key = ui.get("key");
+    const width = Math.max(200, frame.clientWidth);
+    const pitch = (width - LEFT - RIGHT) / values.length;
+    const x = (s) => LEFT + s * pitch;
+    const y = (value) => ABOVE + tall * (high - value) / (high - low);
+    const state = JSON.stringify([width, low, values]);
+    if (state !== drawn) {
+      drawn = state;
+      set(picture, { width });
+      const gap = Math.min(2, pitch / 5);
+      drawing.replaceChildren(
+        ...[low, (low + high) / 2, high].flatMap((tick) => [
+          svg("line", { class: "mha-axis", x1: LEFT, x2: width - RIGHT, y1: y(tick), y2: y(tick) }),
+          svg("text", { x: LEFT - 5, y: y(tick), dy: "0.35em", "text-anchor": "end" }, plain(tick)),
+        ]),
+        ...values.map((value, s) => svg("rect", {
+          class: "mha-bar", x: x(s) + gap, width: pitch - 2 * gap,
+          y: Math.min(y(0), y(value)), height: Math.max(1, Math.abs(y(value) - y(0))),
+        })),
+        svg("text", { x: LEFT - 5, y: height - 4, "text-anchor": "end" }, "key"),
+      );
+    }
+    const first = (s) => (s === key ? Infinity : Math.abs(values[s]));
+    const order = range(values.length).sort((a, b) => first(b) - first(a));
+    const label = (s, at, said) => ({ x: x(s + 0.5), y: at, text: said, class: s === key ? "mha-lit" : "" });
+    const number = (s) => label(s, y(values[s]) + (values[s] < 0 ? 11 : -4), text(values[s]));
+    const most = pitch < 16 ? 7 : values.length; // narrow bars drown in numbers
+    const every = Math.ceil(16 / pitch);
+    const places = [key, ...range(values.length).filter((s) => s % every === 0)].map((s) => label(s, height - 4, `${s}`));
+    labels.replaceChildren(...[...fitting(order.slice(0, most).map(number)), ...fitting(places)]
+      .map(({ text: said, ...place }) => svg("text", place, said)));
+    set(band, { x: x(key), width: pitch });
+  });
+  return picture;
+}
+
+/** Of all labels those that cover none before them. */
+function fitting(labels) {
+  const half = ({ text }) => 3.2 * text.length;
+  const found = [];
+  for (const one of labels) {
+    const free = (other) => Math.abs(one.x - other.x) > half(one) + half(other) || Math.abs(one.y - other.y) > 10;
+    if (found.every(free)) found.push(one);
+  }
+  return found;
+}
+
+function set(element, attributes) {
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+}
+
+// --- the measures of this query and of all -------------------------------------------------
+
+function measures(ui, { now, average }) {
+  const S = () => ui.get("k").length;
+  const theory = () => ui.get("D") / now().divisor ** 2;
+  const rows = [
+    { title: () => "largest weight", of: (x) => x.largest },
+    { title: () => `entropy H in nats (at most ln ${S()} = ${short(Math.log(S()))})`, of: (x) => x.nats },
+    { title: () => "entropy in bits, H / ln 2", of: (x) => x.nats.map((nats) => nats / Math.LN2) },
+    { title: () => `effective number of keys, exp H (of ${S()})`, of: (x) => x.nats.map(Math.exp) },
+    { title: () => "norm of the Jacobian ∂w/∂x", of: (x) => x.norm },
+    {
+      title: () => `norm of ∂w/∂(q·k): that divided by ${plain(now().divisor)}`,
+      of: (x) => x.norm.map((norm) => norm / x.divisor),
+    },
+  ].map(({ title, of }) => ({ title, cells: () => [of(now())[ui.get("query")], average(of(now()))].map(short) }));
+  rows.unshift({
+    title: () => `variance of the scores (theory: ${short(theory())})`,
+    cells: () => [short(variance(now().scores[ui.get("query")])), `${short(now().variance)} all together`],
+  });
+  const heads = [h("th", { scope: "col" }), h("th", { scope: "col" })];
+  const body = rows.map(() => h("tr", {}, h("th", { scope: "row" }), h("td"), h("td")));
+  ui.follow(() => {
+    say(heads[0], `query ${ui.get("query")}`);
+    say(heads[1], `${ui.get("q").length} queries, ${ui.get("average")}`);
+    rows.forEach(({ title, cells }, i) =>
+      [title(), ...cells()].forEach((text, j) => say(body[i].children[j], text)));
+  });
+  return h("table", { class: "mha-measures" },
+    h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "measure"), heads)),
+    h("tbody", {}, body));
+}
+
+// --- one measure over D ---------------------------------------------------------------------
+
+const CHART = { height: 150, left: 36, right: 38, top: 10, bottom: 34 };
+
+/**
+ * A curve for each divisor. `content()` gives {curves, kinds, sizes, place, of, log, limit}:
+ * `of` takes a point from what `measure` found, `place` is the head size now.
+ */
+function chart(ui, what, content) {
+  const caption = h("figcaption");
+  const drawing = svg("g");
+  const ring = svg("circle", { class: "mha-ring", r: 5 });
+  const cursor = svg("line", { class: "mha-cursor", y1: CHART.top, y2: CHART.height - CHART.bottom });
+  const picture = svg("svg", { height: CHART.height, role: "img" }, cursor, drawing, ring);
+  const frame = h("figure", {}, caption, picture);
+  let drawn = "";
+  ui.follow(() => {
+    const { curves, kinds, sizes, place, of, log, limit } = content();
+    const { left, right, top, bottom, height } = CHART;
+    const width = Math.max(160, frame.clientWidth);
+    const points = kinds.map((kind) => curves[kind].map(of));
+    const ticks = log ? decades(points.flat()) : range(Math.floor(limit) + 1);
+    const [low, high] = log ? [ticks[0], ticks.at(-1)] : [0, 1.08 * limit];
+    const level = (value) => (log ? Math.log10(Math.max(value, FLOOR)) : value);
+    const y = (u) => top + (height - top - bottom) * (high - u) / (high - low);
+    const x = (i) => left + (width - left - right) * (sizes.length > 1 ? i / (sizes.length - 1) : 0.5);
+    const kind = ui.get("divisor");
+
+    const state = JSON.stringify([width, kind, kinds, sizes, points, limit]);
+    if (state !== drawn) {
+      drawn = state;
+      picture.setAttribute("width", width);
+      const ends = apart(points.map((row) => y(level(row.at(-1)))), 12);
+      const every = Math.ceil(26 * sizes.length / (width - left - right));
+      drawing.replaceChildren(
+        ...ticks.flatMap((tick) => [
+          svg("line", { class: "mha-axis", x1: left, x2: width - right, y1: y(tick), y2: y(tick) }),
+          svg("text", { x: left - 5, y: y(tick), dy: "0.35em", "text-anchor": "end" }, log ? power(tick) : `${tick}`),
+        ]),
+        ...sizes.flatMap((D, i) => (i % every ? [] : [
+          svg("text", { x: x(i), y: height - bottom + 14, "text-anchor": "middle" }, `${D}`)])),
+        svg("text", { x: (left + width - right) / 2, y: height - 5, "text-anchor": "middle" }, "head size D"),
+        ...kinds.flatMap((one, n) => [
+          svg("polyline", {
+            class: one === kind ? "mha-curve mha-lit" : "mha-curve",
+            points: points[n].map((value, i) => `${x(i).toFixed(1)},${y(level(value)).toFixed(1)}`).join(" "),
+            "stroke-dasharray": DIVISORS[one].dash,
+          }),
+          svg("text", { x: width - right + 6, y: ends[n], dy: "0.35em", class: one === kind ? "mha-lit" : "" }, DIVISORS[one].mark),
+        ]),
+      );
+    }
+    const value = points[kinds.indexOf(kind)][place];
+    set(ring, { cx: x(place), cy: y(level(value)) });
+    set(cursor, { x1: x(place), x2: x(place) });
+    say(caption, `${what()}: ${short(value)}`);
+    set(picture, { "aria-label": `${what()} over D, a curve for each divisor: ${kinds.map((one) => DIVISORS[one].mark).join(", ")}. ` +
+      `At D = ${sizes[place]}, ${DIVISORS[kind].mark}: ${short(value)}. A table below has all numbers.` });
+  });
+  return frame;
+}
+
+/** Whole powers of ten around all values, at most five steps apart from each other. */
+function decades(values) {
+  const powers = values.map((value) => Math.log10(Math.max(value, FLOOR)));
+  const low = Math.floor(Math.min(...powers));
+  const high = Math.max(low + 1, Math.ceil(Math.max(...powers)));
+  const step = Math.ceil((high - low) / 4);
+  return range(Math.ceil((high - low) / step) + 1).map((i) => low + i * step);
+}
+
+const power = (n) => (n < -2 || n > 3 ? `10${raised(n)}` : `${10 ** n}`.slice(0, 5));
+
+/** Places of labels, pushed down until none covers another. */
+function apart(places, gap) {
+  const order = range(places.length).sort((a, b) => places[a] - places[b]);
+  const found = [...places];
+  order.forEach((n, i) => {
+    if (i) found[n] = Math.max(found[n], found[order[i - 1]] + gap);
+  });
+  return found;
+}
