@@ -84,6 +84,10 @@ function flag(now, name) {
   return "";
 }
 
+/** Why a Hugging Face model cannot take it in one call. */
+const square = ({ shape: [T, S] }) =>
+  (T === S ? "" : "This form needs T = S: it is for self-attention, without a cache.");
+
 /**
  * One entry a form. `reads`: what a cell means and how it is written, and what hides;
  * `axes`: names of the shape; `empty`: the weights of a query that sees no key.
@@ -143,11 +147,8 @@ const FORMS = {
     name: "Hugging Face, attention_mask (B, S)", argument: "attention_mask", dtype: "int64", axes: "B S",
     reads: [["1 = real token", (x) => `${+x}`], "0"], empty: "1/S for each key",
     more: (now) => (now.padded ? "" : " The causal part is not in it: a decoder adds it."),
-    fails(now) {
-      if (now.shape[0] !== now.shape[1]) return "This form needs T = S: it is for self-attention.";
-      if (now.padded || now.causalPadded) return "";
-      return "This form can hide a key from all queries, and a decoder adds causal; it cannot say this mask. Take the form (B, H, T, S).";
-    },
+    fails: (now) => square(now) || (now.padded || now.causalPadded ? ""
+      : "This form hides a key from all queries alike, and a decoder adds causal. Your mask needs the form (B, H, T, S)."),
     code: (now) => `import torch\n\nattention_mask = torch.tensor([${bits(now.real)}])\n` +
       `# model: ${now.padded ? "an encoder such as BERT" : "a decoder such as GPT-2"}\n` +
       "output = model(inputs_embeds=x, attention_mask=attention_mask)\n",
@@ -155,7 +156,7 @@ const FORMS = {
   hugging_face_4d: {
     name: "Hugging Face, attention_mask (B, H, T, S)", argument: "attention_mask", dtype: "of the model",
     axes: "B H T S", empty: "1/S for each key",
-    reads: [["0 = may attend", (x) => (x ? "  0" : "min")], "the lowest number, min"],
+    reads: [["0 = may attend", (x) => (x ? "  0" : "min")], "the lowest number, min"], fails: square,
     code: (now) => program(now, "torch",
       "zeros = torch.zeros(mask.shape, dtype=model.dtype)\n" +
       "attention_mask = zeros.masked_fill(~mask, torch.finfo(model.dtype).min)\n" +
@@ -309,7 +310,7 @@ export default widget("Mask painter", (ui) => {
     rows.className = now.empty.length ? "mha-warning" : "";
     const names = now.empty.map((t) => word("query_tokens", t)).join(", ");
     say(rows, now.empty.length
-      ? `Empty row: ${names} ${now.empty.length > 1 ? "see" : "sees"} no key. The weights are 0 here. In ${form.name}: ${form.empty}.`
+      ? `Empty row: ${names} ${now.empty.length > 1 ? "see" : "sees"} no key. The weights are 0 here; in ${form.name} they are ${form.empty}.`
       : "Every query sees at least one key.");
     const leaks = ui.get("causal") && now.early.length;
     future.className = leaks ? "mha-warning" : "";
@@ -340,7 +341,7 @@ export default widget("Mask painter", (ui) => {
     const [[means], hides] = form.reads;
     const turned = hides === "True" ? ", the other way round than here" : "";
     const failure = fails(form);
-    say(facts, failure || `${hides} hides a key${turned}. A query that sees no key gets the weights ${form.empty}.${form.more?.(now) ?? ""}`);
+    say(facts, failure || `${hides[0].toUpperCase()}${hides.slice(1)} hides a key${turned}. A query that sees no key gets the weights ${form.empty}.${form.more?.(now) ?? ""}`);
     say(meaning, failure ? "" : `${form.argument}: ${form.dtype} ${shapeText(now, form)}, ${means}`);
     say(given, failure ? "" : received(now, form));
     const text = failure ? "" : form.code(now);

@@ -1,0 +1,600 @@
+"""The painter's masks, weights and code are those of torch, Keras, Flax and others."""
+
+import os
+
+os.environ["KERAS_BACKEND"] = "torch"  # read once, when Keras is imported
+os.environ["HF_HUB_OFFLINE"] = "1"  # nothing here may be downloaded
+
+import contextlib
+
+import jax
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.testing import assert_close
+from traitlets import TraitError
+
+from mha_lib import (
+    BatchedMHA,
+    EinsumMHA,
+    attention,
+    causal_mask,
+    convert,
+    masked_softmax,
+    padding_mask,
+)
+from mha_lib.widgets import MaskPainter
+from tests.widgets.conftest import number
+
+T, S, E = 4, 6, 10
+QUERIES = ["the", "cat", "sat", "down"]
+KEYS = ["le", "chat", "s'est", "assis", "par", "terre"]
+TABLE = "Mask and weights as a table"
+CODE = "[aria-label=code]"
+GIVEN = "[aria-label='what the framework is given']"
+FORM = "the same mask for"
+
+
+def scores(queries: int = T, keys: int = S) -> Tensor:
+    return torch.randn(queries, keys, generator=torch.Generator().manual_seed(0))
+
+
+def painter(**traits) -> MaskPainter:
+    widget = MaskPainter(QUERIES, KEYS, scores=scores())
+    for name, value in traits.items():
+        setattr(widget, name, value)
+    return widget
+
+
+def shown(opened) -> tuple[Tensor, Tensor]:
+    """The mask and the weights in the open table."""
+    rows = [row[1:] for row in opened.table(TABLE)[1:]]
+    mask = torch.tensor([[cell != "hidden" for cell in row] for row in rows])
+    weights = [[0.0 if x == "hidden" else number(x) for x in row] for row in rows]
+    return mask, torch.tensor(weights)
+
+
+def check(opened, mask: Tensor) -> None:
+    """The page shows this mask, and torch's weights under it."""
+    seen, weights = shown(opened)
+    assert torch.equal(seen, mask)
+    expected = masked_softmax(scores(*mask.shape), mask)
+    assert_close(weights, expected, atol=6e-4, rtol=0)
+
+
+def cell(opened, t: int, s: int, at: int = 0) -> tuple[float, float]:
+    """Where a cell of a map is; what lies around the cells is measured from the end."""
+    box = opened.root_element.locator(".mha-map canvas").nth(at).bounding_box()
+    return (
+        box["x"] + box["width"] - 2 - (S - s - 0.5) * 40,  # 40 pixels: none is wider
+        box["y"] + box["height"] - 2 - (T - t - 0.5) * 40,
+    )
+
+
+# --- rules and paint ----------------------------------------------------------------
+
+
+def test_each_rule_by_its_control(live):
+    opened = live(painter())
+    everything = torch.ones(T, S, dtype=torch.bool)
+    check(opened, everything)
+    picture = opened.pixels()
+
+    opened.control("causal").check()
+    assert opened.pixels() != picture
+    check(opened, causal_mask(T, S))
+    stands = opened.control("query 0 stands at")
+    stands.select_option("key 2 (bottom-right)")
+    causal = causal_mask(T, S, align="bottom-right")
+    check(opened, causal)
+
+    opened.control("real keys").fill("4")
+    right = padding_mask(torch.tensor([4]), S)[0]
+    check(opened, causal & right)
+    opened.control("padding on the").select_option("left")
+    check(opened, causal & right.flip(1))
+    opened.control("real keys").press("End")  # the largest value: no padding
+    check(opened, causal)
+
+    opened.control("window").press("ArrowRight")
+    opened.control("window").press("ArrowRight")
+    check(opened, causal & ~causal.tril(S - T - 2))
+    opened.control("window").press("Home")
+    opened.control("causal").press("Space")
+    check(opened, everything)
+    opened.control("block").fill("3")
+    t, s = torch.arange(T)[:, None] + S - T, torch.arange(S)
+    check(opened, t // 3 == s // 3)
+    stands.select_option("key 0 (top-left)")
+    check(opened, (t - S + T) // 3 == s // 3)
+
+
+def test_a_window_without_causal_reaches_both_ways(live):
+    t, s = torch.arange(T)[:, None], torch.arange(S)
+    check(live(painter(window=2)), (t - s).abs() < 2)
+
+
+def test_a_drag_paints_what_the_first_cell_became(live):
+    opened = live(painter(causal=True))
+    before = opened.pixels(at=1)
+    opened.page.mouse.move(*cell(opened, 0, 2))
+    opened.page.mouse.down()
+    opened.page.mouse.move(*cell(opened, 0, 5))  # jumps over two cells
+    opened.page.mouse.up()
+    opened.page.mouse.move(*cell(opened, 2, 5))  # with no button
+    mask = causal_mask(T, S)
+    mask[0, 2:] = True
+    check(opened, mask)
+    assert opened.pixels(at=1) != before
+
+    opened.page.mouse.click(*cell(opened, 3, 1))
+    mask[3, 1] = False
+    check(opened, mask)
+    opened.page.mouse.click(*cell(opened, 3, 2), button="right")
+    opened.page.mouse.click(*cell(opened, 3, 2, at=1))  # the weights are not painted
+    check(opened, mask)
+
+
+def test_a_finger_paints(live):
+    opened = live(painter(), has_touch=True, viewport={"width": 400, "height": 900})
+    opened.root_element.locator(".mha-paint").scroll_into_view_if_needed()
+    opened.page.touchscreen.tap(*cell(opened, 1, 4))
+    mask = torch.ones(T, S, dtype=torch.bool)
+    mask[1, 4] = False
+    check(opened, mask)
+
+
+def test_keys_paint(live):
+    opened = live(painter())
+    opened.table(TABLE)  # opening it takes the focus
+    opened.root_element.locator(".mha-paint").focus()
+    press = opened.page.keyboard.press
+    mask = torch.ones(T, S, dtype=torch.bool)
+    for key, place in [("ArrowDown", (1, 0)), ("End", (1, 5)), ("PageUp", (0, 5))]:
+        press(key)
+        press("Enter" if key == "End" else "Space")
+        mask[place] = False
+        said = f"“{QUERIES[place[0]]}” → key “{KEYS[place[1]]}”"
+        assert said in opened.text("output >> nth=0")
+        assert "hidden, weight 0" in opened.text("output >> nth=0")
+        check(opened, mask)
+    press("Shift+PageDown")  # paints on
+    mask[:, 5] = False
+    press("ArrowLeft")
+    press("Space")
+    press("Space")  # and back
+    check(opened, mask)
+
+
+def test_painted_cells_stay_when_rules_change(live):
+    opened = live(painter())
+    remove = opened.button("Remove the paint")
+    assert remove.is_disabled()
+    opened.page.mouse.click(*cell(opened, 3, 0))
+    opened.control("causal").check()
+    mask = causal_mask(T, S)
+    mask[3, 0] = False
+    check(opened, mask)
+    remove.click()
+    check(opened, causal_mask(T, S))
+
+
+def test_swapped_polarity(live):
+    opened = live(painter(causal=True))
+    opened.button("Swap True and False").click()
+    check(opened, ~causal_mask(T, S))
+
+
+def test_warnings(live):
+    opened = live(painter())
+    assert opened.count(".mha-warning") == 0
+    assert "Every query sees at least one key." in opened.text(".mha-checks")
+    assert "(14 such pairs). Right in an encoder" in opened.text(".mha-checks")
+    opened.control("causal").check()
+    assert "No query sees a later key." in opened.text(".mha-checks")
+
+    opened.page.mouse.click(*cell(opened, 1, 4))
+    leak = "Future leak: “cat” sees “par”, which comes later (1 such pair)."
+    assert leak in opened.text(".mha-warning")
+    opened.button("Remove the paint").click()
+    opened.control("padding on the").select_option("left")
+    opened.control("real keys").fill("4")
+    opened.control(FORM).select_option("nn.MultiheadAttention, attn_mask")
+    empty = "Empty row: “the”, “cat” see no key. The weights are 0 here"
+    assert empty in opened.text(".mha-warning")
+    assert "nn.MultiheadAttention, attn_mask they are NaN" in opened.text(
+        ".mha-warning"
+    )
+
+
+# --- the same mask elsewhere --------------------------------------------------------
+
+SCENES = {  # queries, keys, traits, painted cells
+    "everything": (6, 6, {}, []),
+    "causal": (6, 6, {"causal": True}, []),
+    "padding": (6, 6, {"length": 4}, []),
+    "causal, padding on the left": (
+        6,
+        6,
+        {"causal": True, "length": 4, "side": "left"},
+        [],
+    ),
+    "a square, painted": (6, 6, {"causal": True, "length": 5}, [(0, 0), (1, 4)]),
+    "all rules": (
+        4,
+        7,
+        {"causal": True, "align": "bottom-right", "length": 5, "window": 3, "block": 2},
+        [],
+    ),
+    "fewer keys": (6, 4, {"causal": True, "align": "bottom-right"}, []),
+    "a column painted": (4, 6, {}, [(t, 2) for t in range(4)]),
+}
+
+
+class Layers:
+    """One layer with one head in every framework, and the widget of its scores."""
+
+    def __init__(self, T: int, S: int) -> None:
+        torch.manual_seed(0)
+        self.mha = BatchedMHA(E, 1).eval()
+        self.query, self.key, self.value = (torch.randn(1, n, E) for n in (T, S, S))
+        self.q, self.k, self.v = (
+            getattr(self.mha, f"{name}_proj")(getattr(self, full))[:, None].detach()
+            for name, full in (("q", "query"), ("k", "key"), ("v", "value"))
+        )
+        self.scores = (self.q @ self.k.mT / E**0.5)[0, 0]
+
+    def inputs(self, form: str) -> dict:
+        """What the code of a form finds, under the names that it uses."""
+        inputs = {"query": self.query, "key": self.key, "value": self.value}
+        if form in ("mha_lib", "sdpa"):
+            return {"q": self.q, "k": self.k, "v": self.v}
+        if form == "added":
+            return {"scores": self.scores}
+        if form == "einsum":
+            inputs = {name: x.transpose(0, 1) for name, x in inputs.items()}
+            return inputs | {"layer": convert(self.mha, EinsumMHA)}
+        if form == "flax":
+            from flax import nnx
+
+            inputs = {name: jax.numpy.asarray(x.numpy()) for name, x in inputs.items()}
+            return inputs | {"layer": convert(self.mha, nnx.MultiHeadAttention)}
+        if form == "keras":
+            import keras
+
+            return inputs | {
+                "layer": convert(self.mha, keras.layers.MultiHeadAttention)
+            }
+        return inputs | {"layer": convert(self.mha, nn.MultiheadAttention)}
+
+    def compare(self, form: str, found: dict, weights: Tensor) -> None:
+        """What the code made against what these weights make."""
+        context = weights @ self.v[0, 0]
+        if "weights" in found:
+            theirs = found["weights"].detach().reshape(weights.shape)
+            assert_close(theirs, weights, equal_nan=True)
+        if "context" in found:
+            assert_close(found["context"][0, 0], context, equal_nan=True)
+        if "output" in found:
+            output = found["output"]
+            output = torch.from_numpy(np.array(output)) if form == "flax" else output
+            expected = self.mha.out_proj(context)
+            assert_close(output.reshape(expected.shape), expected, equal_nan=True)
+
+
+def hugging_face(length: int, decoder: bool) -> tuple[nn.Module, Tensor, Tensor]:
+    """A tiny model, its input, and its scores: up to a constant, log of the weights."""
+    from transformers import BertConfig, BertModel, GPT2Config, GPT2Model
+
+    torch.manual_seed(0)
+    if decoder:
+        model = GPT2Model(GPT2Config(n_embd=E, n_head=1, n_layer=1, vocab_size=3))
+    else:
+        config = {"num_attention_heads": 1, "num_hidden_layers": 1, "vocab_size": 3}
+        model = BertModel(BertConfig(hidden_size=E, intermediate_size=7, **config))
+    model.set_attn_implementation("eager")
+    model.config.output_attentions = True
+    for parameter in model.parameters():  # as initialised, attention is nearly even
+        nn.init.normal_(parameter, std=0.5)
+    x = torch.randn(1, length, E)
+    free = torch.zeros(1, 1, length, length)
+    with torch.no_grad():
+        weights = model.eval()(inputs_embeds=x, attention_mask=free).attentions[0]
+    return model, x, weights[0, 0].log()
+
+
+def stated(weights: Tensor, mask: Tensor, text: str) -> Tensor:
+    """The weights with empty rows as the page says they are."""
+    row = {
+        "the weights 0.": 0.0,
+        "the weights NaN.": torch.nan,
+        "the weights 1/S for each key.": 1 / mask.shape[1],
+    }
+    (value,) = (value for words, value in row.items() if words in text)
+    return weights.masked_fill(~mask.any(-1, keepdim=True), value)
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_the_code_shown_gives_the_weights_shown(live, scene):
+    import keras
+
+    queries, keys, traits, painted = SCENES[scene]
+    layers = Layers(queries, keys)
+    widget = MaskPainter(queries, keys, scores=layers.scores)
+    for name, value in traits.items():
+        setattr(widget, name, value)
+    mask = widget.tensor
+    for place in painted:
+        mask[place] = ~mask[place]
+    widget.tensor = mask
+    opened = live(widget)
+    assert opened.button("Remove the paint").is_disabled() is not bool(painted)
+    weights = masked_softmax(layers.scores, mask)
+    seen, page = shown(opened)
+    assert torch.equal(seen, mask)
+    assert_close(page, weights, atol=6e-4, rtol=0)
+
+    select, compared = opened.control(FORM), []
+    for form in MaskPainter.framework.values:
+        select.select_option(index=MaskPainter.framework.values.index(form))
+        text = opened.text(".mha-form")
+        code = opened.root_element.locator(CODE).text_content()
+        if not code:
+            assert form.startswith("hugging_face"), form
+            assert "needs T = S" in text or "(B, H, T, S)" in text
+            continue
+        compared.append(form)
+        if form.startswith("hugging_face"):
+            decoder = "such as GPT-2" in code
+            model, x, scores = hugging_face(queries, decoder)
+            found = {"model": model, "x": x}
+            exec(code, found)
+            theirs = found["output"].attentions[0][0, 0].detach()
+            expected = stated(masked_softmax(scores, mask), mask, text)
+            assert_close(theirs, expected, rtol=1e-4, atol=1e-5)
+            continue
+        found = layers.inputs(form)
+        with keras.device("cpu") if form == "keras" else contextlib.nullcontext():
+            exec(code, found)  # the code of the page
+        layers.compare(form, found, stated(weights, mask, text))
+    fits = {"hugging_face", "hugging_face_4d"} if queries == keys else set()
+    if scene == "a square, painted":
+        fits.remove("hugging_face")
+    assert set(MaskPainter.framework.values) - set(compared) == (
+        {"hugging_face", "hugging_face_4d"} - fits
+    )
+
+
+def test_what_each_framework_is_given(live):
+    opened = live(painter(causal=True, length=3))
+    rows = {
+        "sdpa": "1 0 0 0 0 0",
+        "torch": "0 1 1 1 1 1",
+        "torch_padding": "0 0 0 1 1 1",
+        "added": " 0 −∞ −∞ −∞ −∞ −∞",
+    }
+    for form, row in rows.items():
+        index = MaskPainter.framework.values.index(form)
+        opened.control(FORM).select_option(index=index)
+        opened.settle()
+        given = opened.root_element.locator(GIVEN).text_content().split("\n")
+        assert given[0] == row
+        assert len(given) == (1 if form == "torch_padding" else T)
+        turned = "the other way round" in opened.text(".mha-form")
+        assert turned is form.startswith("torch")
+
+
+def test_flags_that_make_the_same_mask(live):
+    q = torch.eye(T)[None, None]
+    k = torch.randn(1, 1, S, T)
+    v = torch.randn(1, 1, S, 3)
+    flag = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+    assert_close(flag, attention(q, k, v, mask=causal_mask(T, S))[0])
+    opened = live(painter(causal=True))
+    assert "is_causal=True makes this same mask" in opened.text(".mha-form")
+    stands = opened.control("query 0 stands at")
+    stands.select_option("key 2 (bottom-right)")
+    assert "is_causal=True would make another mask" in opened.text(".mha-form")
+    opened.page.mouse.click(*cell(opened, 0, 0))
+    assert "is_causal" not in opened.text(".mha-form")
+
+    layer, x = nn.MultiheadAttention(E, 1, batch_first=True), torch.randn(1, T, E)
+    with pytest.raises(RuntimeError, match="attn_mask"):
+        layer(x, x, x, is_causal=True)
+    opened.control(FORM).select_option("nn.MultiheadAttention, attn_mask")
+    assert "is_causal=True alone is an error" in opened.text(".mha-form")
+
+
+def test_flag_of_keras():
+    import keras
+
+    with keras.device("cpu"):
+        layer = keras.layers.MultiHeadAttention(1, E)
+        query, key = torch.randn(1, T, E), torch.randn(1, S, E)
+        options = {"return_attention_scores": True}
+        flag = layer(query, key, use_causal_mask=True, **options)[1]
+        mask = causal_mask(T, S)[None]
+        ours = layer(query, key, attention_mask=mask, **options)[1]
+    assert_close(flag, ours)
+
+
+def test_all_forms_side_by_side(live):
+    opened = live(painter(causal=True, length=3))
+    table = opened.table("All forms side by side")
+    assert len(table) == 1 + len(MaskPainter.framework.values)
+    assert table[3] == [
+        "nn.MultiheadAttention, attn_mask",
+        "attn_mask",
+        "True",
+        f"(T, S) = ({T}, {S})",
+        "bool",
+        "NaN",
+    ]
+    shapes = {row[3] for row in table[1:]}
+    assert {"not this mask", f"(T, S, B) = ({T}, {S}, 1)"} <= shapes
+
+
+def test_the_code_is_copied_or_selected(live):
+    opened = live(painter())
+    opened.button("Copy the code").click()
+    opened.page.wait_for_function(
+        "document.querySelectorAll('output')[1].textContent !== ''"
+    )
+    said = opened.text("output >> nth=1")
+    code = opened.root_element.locator(CODE).text_content()
+    if said != "Copied.":
+        assert "is selected" in said
+        assert opened.page.evaluate("getSelection().toString()").strip() == code.strip()
+
+
+# --- everyone -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("colours", ["light", "dark"])
+def test_nothing_for_axe_to_find(live, colours):
+    widget = painter(causal=True, length=4, side="left", framework="torch")
+    opened = live(widget, color_scheme=colours)
+    opened.table(TABLE)
+    opened.table("All forms side by side")
+    assert opened.count(".mha-warning") == 1
+    assert opened.faults() == []
+
+
+def test_fits_a_small_phone(live):
+    widget = MaskPainter(16)
+    widget.framework = "hugging_face_4d"
+    opened = live(widget, viewport={"width": 320, "height": 640})
+    opened.table("All forms side by side")
+    assert opened.width() == 320
+
+
+class Broken(MaskPainter):
+    """A widget whose state was damaged on the way to the page."""
+
+    damage: dict = {}
+
+    def get_state(self, *arguments, **options):
+        return super().get_state(*arguments, **options) | self.damage
+
+
+@pytest.mark.parametrize(
+    ("damage", "sentence"),
+    [
+        ({"query_tokens": []}, "no tokens"),
+        ({"scores": []}, "2 axes of even length"),
+        ({"scores": [[0.0, None]]}, "not a finite number"),
+        ({"scores": [[0.0, 1.0]]}, "for each query"),
+        ({"mask": []}, "for each query"),
+        ({"mask": [[True, True], [True]]}, "for each key"),
+        ({"mask": [[True, True], [True, None]]}, "true and false alone"),
+        ({"window": -1}, "window must be a whole number"),
+        ({"framework": "theano"}, "no framework “theano”"),
+    ],
+)
+def test_bad_state_is_a_sentence(live, damage, sentence):
+    widget = Broken(2)
+    widget.damage = damage
+    assert sentence in live(widget).text(".mha-problem")
+
+
+# --- Python -------------------------------------------------------------------------
+
+
+def test_rules_and_mask_are_traits():
+    widget, seen = painter(), []
+    widget.observe(lambda change: seen.append(change.new), "mask")
+    widget.causal = True
+    assert torch.equal(widget.tensor, causal_mask(T, S))
+    assert widget.mask == seen[-1] == causal_mask(T, S).tolist()
+    assert repr(widget) == "MaskPainter(4 queries, 6 keys, 10 of 24 pairs may attend)"
+
+
+def test_paint_from_python_stays_when_rules_change():
+    widget = painter()
+    mask = torch.ones(T, S, dtype=torch.bool)
+    mask[3, 0] = False
+    widget.tensor = mask
+    widget.causal = True
+    assert torch.equal(widget.tensor, mask & causal_mask(T, S))
+    widget.causal = False
+    assert torch.equal(widget.tensor, mask)
+
+
+def test_a_rule_and_a_mask_in_one_message_are_taken_as_they_come():
+    widget = painter(causal=True)
+    sent = causal_mask(T, S)
+    sent[0, 5] = True  # painted in the page, beside the new rule
+    sent[:, 4:] &= torch.eye(T, 2, dtype=torch.bool).flip(1)
+    widget.set_state({"length": 4, "mask": sent.tolist()})
+    assert torch.equal(widget.tensor, sent)
+    widget.length = 6
+    assert widget.tensor[0, 5]
+
+
+def test_starts_from_a_mask():
+    mask = causal_mask(T, S, align="bottom-right")
+    widget = MaskPainter(QUERIES, KEYS, mask=mask)
+    assert torch.equal(widget.tensor, mask)
+    assert widget.scores == [[0.0] * S] * T
+    assert MaskPainter(3, mask=np.eye(3, dtype=bool)).mask[1] == [False, True, False]
+
+
+def test_too_large_is_reduced_and_says_so(live):
+    widget = MaskPainter(20, 17, mask=causal_mask(20, 17))
+    assert widget.tensor.shape == (16, 16)
+    opened = live(widget)
+    assert "first 16 tokens are shown of 20 queries and 17 keys" in opened.text(
+        ".mha-warning >> nth=0"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "message"),
+    [
+        (([],), {}, "queries must be a list of at least one token"),
+        (("abc",), {}, "queries must be a list"),
+        ((2, 0), {}, "keys must be a list of at least one token"),
+        ((2, 3), {"scores": torch.zeros(3, 2)}, r"scores must be \(T, S\) = \(2, 3\)"),
+        ((2,), {"scores": torch.full((2, 2), torch.nan)}, "finite"),
+        ((2, 3), {"mask": torch.ones(3, 2) > 0}, r"mask must be \(T, S\) = \(2, 3\)"),
+    ],
+)
+def test_wrong_arguments_name_the_requirement(arguments, options, message):
+    with pytest.raises(ValueError, match=message):
+        MaskPainter(*arguments, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"mask": torch.ones(2, 2)}, "mask must be boolean"),
+        ({"scores": "abc"}, "must be numbers"),
+    ],
+)
+def test_wrong_types_name_the_requirement(options, message):
+    with pytest.raises(TypeError, match=message):
+        MaskPainter(2, **options)
+
+
+@pytest.mark.parametrize(
+    ("trait", "value", "message"),
+    [
+        ("mask", [[True]], r"mask must be \(T, S\) = \(4, 6\)"),
+        ("length", 7, "length must be in 0…6; got 7"),
+        ("window", -1, "window"),
+        ("align", "middle", "top-left"),
+    ],
+)
+def test_wrong_traits_name_the_requirement(trait, value, message):
+    with pytest.raises(TraitError, match=message):
+        setattr(painter(), trait, value)
+
+
+def test_still():
+    import matplotlib.pyplot as plt
+
+    figure = painter(causal=True).still()
+    assert [axes.get_title() for axes in figure.axes] == ["mask", "weights"]
+    assert sum(text.get_text() == "●" for text in figure.axes[0].texts) == 10
+    plt.close(figure)
