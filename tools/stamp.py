@@ -15,7 +15,7 @@ from pathlib import Path
 from tools import book, notebook
 
 ADDRESS = re.compile(r"https://github\.com/[\w.-]+/[\w.-]+(?<!\.git)")
-INSTALL = re.compile(r"mha_lib @ git\+[^\s\"\\]+")  # in a notebook, \" ends it
+INSTALL = re.compile(r"(mha_lib(?:\[\w+\])? @ )git\+[^\s\"\\]+")  # in a notebook, \" ends it
 LINKS = re.compile(r"(<!-- links\b.*?-->\n).*?(<!-- /links -->)", re.DOTALL)
 COLAB_BADGE = "https://colab.research.google.com/assets/colab-badge.svg"
 BINDER_BADGE = "https://mybinder.org/badge_logo.svg"
@@ -34,7 +34,7 @@ def binder_link(url: str, branch: str, path: str) -> str:
 
 
 def install(url: str, branch: str) -> str:
-    return f"mha_lib @ git+{url}@{branch}"
+    return f"git+{url}@{branch}"
 
 
 def links_table(url: str, branch: str) -> str:
@@ -56,7 +56,7 @@ def title(path: Path) -> str:
 
 
 def stamp_install(text: str, url: str, branch: str) -> str:
-    return INSTALL.sub(install(url, branch), text)
+    return INSTALL.sub(rf"\1{install(url, branch)}", text)
 
 
 def stamp_readme(text: str, url: str, branch: str) -> str:

@@ -22,4 +22,5 @@ def test_a_new_repository_reaches_every_file(path):
 
 @pytest.mark.parametrize("path", book.notebooks(), ids=lambda path: path.stem)
 def test_every_set_up_cell_installs_from_the_repository(path):
-    assert stamp.install(*book.repository()) in path.read_text(encoding="utf-8")
+    needed = f"mha_lib[widgets] @ {stamp.install(*book.repository())}"
+    assert needed in path.read_text(encoding="utf-8")
