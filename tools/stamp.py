@@ -15,7 +15,8 @@ from pathlib import Path
 from tools import book, notebook
 
 ADDRESS = re.compile(r"https://github\.com/[\w.-]+/[\w.-]+(?<!\.git)")
-INSTALL = re.compile(r"(mha_lib(?:\[\w+\])? @ )git\+[^\s\"\\]+")  # in a notebook, \" ends it
+# In a notebook, \" ends the address.
+INSTALL = re.compile(r"(mha_lib(?:\[\w+\])? @ )git\+[^\s\"\\]+")
 LINKS = re.compile(r"(<!-- links\b.*?-->\n).*?(<!-- /links -->)", re.DOTALL)
 COLAB_BADGE = "https://colab.research.google.com/assets/colab-badge.svg"
 BINDER_BADGE = "https://mybinder.org/badge_logo.svg"
