@@ -104,6 +104,7 @@ function role(letter, { inputs, output }, names) {
 function loops({ inputs, output, size, summed }, names, shapes) {
   const index = (letters, shape) => letters.length
     ? `[${[...letters].map((x, axis) => (shape && shape[axis] < size[x] ? 0 : x)).join(", ")}]` : "";
+  const free = (name) => (name in size ? `${name}_` : name); // a letter is no tensor's name
   const lines = [];
   const add = (text) => lines.push("    ".repeat(depth) + text);
   let depth = 0;
@@ -115,7 +116,7 @@ function loops({ inputs, output, size, summed }, names, shapes) {
   add("total = 0");
   const inside = depth;
   summed.forEach(loop);
-  add(`total += ${names.map((name, i) => name + index(inputs[i], shapes[i])).join(" * ")}`);
+  add(`total += ${names.map((name, i) => free(name) + index(inputs[i], shapes[i])).join(" * ")}`);
   depth = inside;
   add(`result${index(output)} = total`);
   return lines.join("\n");
@@ -363,7 +364,7 @@ export default widget("Einsum steps", (ui) => {
     const ours = now.output;
     const sorted = (text) => [...text].sort().join("");
     if (ours.length < 2 || inputs !== `${now.inputs}` || sorted(theirs) !== sorted(ours)) return "";
-    const place = `In memory this is number ${i} of ${now.result.length} (counted from 0)`;
+    const place = `Read row by row, this is number ${i} of ${now.result.length}, counted from 0`;
     if (theirs === ours) return `${place}. Choose another order of the result: what moves, and what stays?`;
     const cell = (text) => `result_${text}[${[...text].map((x) => at()[x]).join(", ")}]`;
     const axes = [...ours].map((x) => theirs.indexOf(x)).join(", ");

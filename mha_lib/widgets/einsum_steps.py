@@ -29,10 +29,10 @@ class EinsumSteps(Widget):
     Args:
         equations: the examples to choose from, as a dict from a name or as a list. Each
             is what ``torch.einsum`` takes, such as ``("td,sd->ts", q, k)``; or
-            ``("td,sd->ts", {"q": q, "k": k})``, which names the operands (else a and
-            b); or only ``"td,sd->ts"``, which gets random whole numbers. One or two
-            operands of at most 4 axes, and the result after an arrow. None shows the
-            equations of chapter 6.
+            ``("td,sd->ts", {"q": q, "k": k})``, which names the operands (else first
+            and second); or only ``"td,sd->ts"``, which gets random whole numbers. One
+            or two operands of at most 4 axes, and the result after an arrow. None shows
+            the equations of chapter 6.
         sizes: the size of each letter, where the numbers are random.
 
     Raises:
@@ -63,9 +63,7 @@ class EinsumSteps(Widget):
     notes = List(Unicode()).tag(sync=True)
     example = Int(0).tag(sync=True)
     equation = Unicode().tag(sync=True)
-    at = Dict().tag(
-        sync=True
-    )  # the value of each letter: a cell, and a step of its sum
+    at = Dict().tag(sync=True)  # the value of each letter: a cell, a step of its sum
 
     def __init__(
         self,
@@ -84,9 +82,8 @@ class EinsumSteps(Widget):
             equations = dict(enumerate(equations))
         if not equations:
             raise ValueError("equations must be at least one; got none")
-        read = [
-            _read(example, SIZES | dict(sizes or {})) for example in equations.values()
-        ]
+        sizes = SIZES | dict(sizes or {})
+        read = [_read(example, sizes) for example in equations.values()]
         texts, tensors, notes = zip(*read)
         super().__init__(
             names=["" if isinstance(name, int) else str(name) for name in equations],
@@ -97,6 +94,7 @@ class EinsumSteps(Widget):
             equation=texts[0],
             at=at,
         )
+        self._first = tensors[0]
 
     @observe("example")
     def _choose(self, change: dict) -> None:
@@ -114,20 +112,23 @@ class EinsumSteps(Widget):
 
         from mha_lib.plots import cells
 
-        inputs, output = parse(self.equation)
-        given = [np.asarray(x) for x in self.operands[self.example]]
-        result = torch.einsum(self.equation, *map(torch.from_numpy, given)).numpy()
-        names = [*self.operand_names[self.example], "result"]
-        figure, axes = plt.subplots(1, len(names), figsize=(3.2 * len(names), 2.8))
-        for ax, name, letters, values in zip(
-            axes, names, [*inputs, output], [*given, result]
-        ):
-            first = [x in output for x in letters]  # its value is 0; others run
-            part = np.zeros(values.shape, dtype=int) + 7
-            part[tuple(0 if x else slice(None) for x in first)] = 1
-            texts = [[f"{x:.3g}" for x in row] for row in _sheet(values)]
-            cells(texts, _sheet(part), ax=ax, title=f"{name} ({', '.join(letters)})")
-        figure.suptitle(f"{self.equation}: the first cell of the result, and its parts")
+        equation = self.equations[0]
+        inputs, output = parse(equation)
+        given = [torch.from_numpy(x) for x in self._first.values()]
+        result = torch.einsum(equation, *given)
+        sheets = [*zip(self._first, inputs, given), ("result", output, result)]
+        size = (3.2 * len(sheets), 2.8)
+        figure, axes = plt.subplots(1, len(sheets), figsize=size)
+        for ax, (name, letters, values) in zip(axes, sheets):
+            part = np.zeros(values.shape, dtype=bool)
+            part[tuple(0 if x in output else slice(None) for x in letters)] = True
+            part = _sheet(part)
+            texts = [[f"{x:.3g}" for x in row] for row in _sheet(values.numpy())]
+            cells(texts, np.where(part, 1, 4), ax=ax)
+            ax.set_title(f"{name} ({', '.join(letters)})")
+            for i, j in np.argwhere(part):
+                ax.add_patch(plt.Rectangle((j, i), 1, 1, fill=False, lw=2.5, zorder=2))
+        figure.suptitle(f"{equation}: the first cell of the result, and what makes it")
         figure.tight_layout()
         return figure
 
@@ -169,14 +170,15 @@ def _read(example: Example, sizes: Mapping) -> tuple[str, dict[str, np.ndarray],
     inputs, output = parse(equation)
     if not given:
         given = _random(inputs, sizes)
-    named = given[0] if isinstance(given[0], Mapping) else dict(zip("ab", given))
-    if len(named) != len(inputs) or not isinstance(given[0], Mapping) and given[2:]:
+    named = isinstance(given[0], Mapping)
+    names, given = zip(*given[0].items()) if named else (("first", "second"), given)
+    if len(given) != len(inputs):
         raise ValueError(
-            f"{equation} must have {len(inputs)} operands; got {len(given)}"
+            f"{equation} must have {len(inputs)} operand(s); got {len(given)}"
         )
     tensors = {
         str(name): numbers(values, str(name), letters)
-        for (name, values), letters in zip(named.items(), inputs)
+        for name, values, letters in zip(names, given, inputs)
     }
     size = {}
     for (name, x), letters in zip(tensors.items(), inputs):
@@ -188,7 +190,7 @@ def _read(example: Example, sizes: Mapping) -> tuple[str, dict[str, np.ndarray],
                 )
             size[letter] = max(n, size[letter])
     most = _most(size, inputs, output)
-    cut = {name: x[(slice(most),) * x.ndim] for name, x in tensors.items()}
+    cut = {name: x[(..., *[slice(most)] * x.ndim)] for name, x in tensors.items()}
     return equation.replace(" ", ""), cut, _note(size, most)
 
 
@@ -240,7 +242,7 @@ def _chapter() -> dict[str, tuple]:
     distance = -(torch.arange(4)[:, None] - torch.arange(4)).abs()
     return {
         "scores of one head": ("td,sd->ts", {"q": q, "k": k}),
-        "context of one head": ("ts,sv->tv", {"weights": weights, "v": v}),
+        "context of one head": ("ts,sv->tv", {"weights": weights, "values": v}),
         "dot product": ("d,d->", {"q": q[0], "k": k[0]}),
         "scores of all heads": ("tbhd,sbhd->bhts", heads),
         "the same in the source's order": ("tbhd,sbhd->tsbh", heads),
@@ -254,11 +256,9 @@ def _plain(array: np.ndarray) -> list | float:
     return lists(array) if array.ndim else float(array)
 
 
-def _sheet(array: np.ndarray) -> list:
+def _sheet(array: np.ndarray) -> np.ndarray:
     """Up to four axes as one table: the last two in blocks, side by side."""
     if array.ndim <= 2:
-        return np.atleast_2d(array).tolist()
+        return np.atleast_2d(array)
     blocks = array.reshape(-1, *array.shape[-3:])
-    return np.concatenate(
-        [np.concatenate(list(row), axis=1) for row in blocks]
-    ).tolist()
+    return np.concatenate([np.concatenate(list(row), axis=1) for row in blocks])
