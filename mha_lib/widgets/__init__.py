@@ -6,6 +6,7 @@ package needs anywidget (`pip install "mha_lib[widgets]"`).
 
 from mha_lib.widgets.attention_explorer import AttentionExplorer
 from mha_lib.widgets.einsum_steps import EinsumSteps
+from mha_lib.widgets.head_layout import HeadLayout
 from mha_lib.widgets.mask_painter import MaskPainter
 from mha_lib.widgets.page import to_html
 from mha_lib.widgets.playground import Playground
@@ -15,6 +16,7 @@ from mha_lib.widgets.versions_side_by_side import VersionsSideBySide
 __all__ = [
     "AttentionExplorer",
     "EinsumSteps",
+    "HeadLayout",
     "MaskPainter",
     "Playground",
     "ScaleLab",

@@ -1,0 +1,617 @@
+"""The layout's engine is held to torch, and its verdicts to the layouts of the book."""
+
+import random
+
+import pytest
+import torch
+
+from mha_lib.layouts import batch_to_heads, heads_to_batch, merge_heads, split_heads
+from mha_lib.widgets import HeadLayout
+from mha_lib.widgets.base import module
+from mha_lib.widgets.head_layout import RECIPES, _apply, _run
+
+NAMES = list(RECIPES)
+SPLIT, ALONE, INTERLEAVED, MERGE, REFUSED, UNTURNED, CONCAT, BATCH_MAJOR = NAMES
+TABLE = "All steps as a table"
+
+
+# --- the engine against torch ---------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def engine(chromium):
+    """run(list of (steps, sizes)) in the page, as plain numbers."""
+    page = chromium.new_page()
+    page.evaluate(
+        """async (text) => {
+            text += "\\nexport { run, contiguous, elements, judge, luck };";
+            const module = new Blob([text], { type: "text/javascript" });
+            window.engine = await import(URL.createObjectURL(module));
+        }""",
+        module("head_layout"),
+    )
+
+    def run(cases):
+        return page.evaluate(
+            """cases => cases.map(([steps, sizes]) => {
+                const { run, contiguous, elements, judge, luck } = window.engine;
+                const states = run(steps, sizes);
+                return states.map(({ value, error }, i) => ({
+                    ...(error ? { error: [error.type, error.message] } : {
+                        parts: value.parts.map(x => [x.shape, x.strides, x.offset,
+                            contiguous(x), elements(x)]),
+                        tuple: Boolean(value.tuple),
+                        same: i === 0 || value.parts[0].memory
+                            === states[i - 1].value.parts[0].memory,
+                    }),
+                    verdict: judge(states[i], sizes),
+                    luck: luck(steps, sizes),
+                }));
+            })""",
+            cases,
+        )
+
+    yield run
+    page.close()
+
+
+def sizes(B, T, H, D):
+    return {"B": B, "T": T, "E": H * D, "H": H, "D": D}
+
+
+def expected(steps, sizes):
+    """What torch makes of the last step."""
+    try:
+        value = _run(steps, sizes)
+    except (RuntimeError, IndexError, TypeError, AttributeError) as error:
+        return {"error": [type(error).__name__, str(error)]}
+    parts = value if isinstance(value, tuple) else [value]
+    found = [
+        [list(x.shape), list(x.stride()), x.storage_offset(), x.is_contiguous()]
+        + [x.flatten().tolist()]
+        for x in parts
+    ]
+    return {"parts": found, "tuple": isinstance(value, tuple)}
+
+
+def random_step(rng, sizes, value):
+    """An operation that often fits, sometimes does not."""
+    shape = list(value[0].shape if isinstance(value, tuple) else value.shape)
+    rank, count = len(shape), value[0].numel() if isinstance(value, tuple) else 0
+    axis = rng.randrange(-rank - 1, rank + 1) if rng.random() < 0.1 else None
+    axis = rng.randrange(rank) if axis is None else axis
+    choice = rng.random()
+    if isinstance(value, tuple) and choice < 0.8:
+        return f"cat({axis})"
+    count = count or value.numel()
+    if choice < 0.45:
+        operation = rng.choice(["view", "reshape"])
+        if rng.random() < 0.4:
+            letters = rng.choice(
+                [["B", "T", "H", "D"], ["B", "T", "E"], ["B*H", "T", "D"]]
+                + [["B*T", "E"], ["T", "-1", "H"], ["-1", "-1"], ["5", "-1"]]
+            )
+            rng.shuffle(letters)
+            return f"{operation}({', '.join(letters)})"
+        new = []
+        for _ in range(rng.randrange(4)):
+            new.append(rng.choice([n for n in range(1, count + 1) if count % n == 0]))
+            count //= new[-1]
+        new.append(count if rng.random() < 0.9 else count + 1)
+        return f"{operation}({', '.join(map(str, new))})"
+    if choice < 0.75:
+        return f"transpose({axis}, {rng.randrange(-rank, rank)})"
+    if choice < 0.85:
+        return "contiguous()"
+    if choice < 0.98:
+        return f"split({rng.randrange(1, 4)}, {axis})"
+    return "cat(0)"
+
+
+def random_case(rng):
+    while True:
+        now = sizes(*(rng.randrange(1, most) for most in (3, 7, 5, 5)))
+        if now["B"] * now["T"] * now["E"] <= 48:
+            break
+    steps = [rng.choice(["x", "context"])]
+    for _ in range(rng.randrange(9)):
+        value = _run(steps, now)
+        steps.append(random_step(rng, now, value))
+        if "error" in expected(steps, now):
+            break
+    return steps, now
+
+
+def test_random_sequences_are_those_of_torch(engine):
+    rng = random.Random(0)
+    cases = [random_case(rng) for _ in range(1500)]
+    errors, strided = set(), 0
+    for (steps, now), states in zip(cases, engine(cases)):
+        assert len(states) == len(steps), steps
+        for i, state in enumerate(states):
+            wanted = expected(steps[: i + 1], now)
+            assert {key: state[key] for key in wanted} == wanted, (steps[: i + 1], now)
+            errors.update(wanted.get("error", [])[:1])
+            strided += not all(part[3] for part in wanted.get("parts", []))
+    assert errors == {"RuntimeError", "IndexError", "TypeError", "AttributeError"}
+    assert strided > 500  # the cases are not all easy
+
+
+def test_copies_are_those_of_torch(engine):
+    rng = random.Random(1)
+    cases = [random_case(rng) for _ in range(300)]
+    copies = 0
+    for (steps, now), states in zip(cases, engine(cases)):
+        value = _run(steps[:1], now)
+        for step, state in zip(steps[1:], states[1:]):
+            if "error" in state:
+                break
+            before = value[0] if isinstance(value, tuple) else value
+            value = _apply(value, step, now)
+            after = value[0] if isinstance(value, tuple) else value
+            same = (
+                before.untyped_storage().data_ptr()
+                == after.untyped_storage().data_ptr()
+            )
+            assert state["same"] == same, (steps, step, now)
+            copies += not same
+    assert copies > 50
+
+
+def test_channels_last_parts_are_joined_as_torch_joins_them(engine):
+    steps = ["x", *RECIPES[INTERLEAVED][1:], "split(1, 2)", "cat(2)"]
+    now = sizes(2, 3, 2, 4)
+    (states,) = engine([(steps, now)])
+    assert states[-1]["parts"] == expected(steps, now)["parts"]
+    assert not states[-1]["parts"][0][3]  # torch keeps the strides: not contiguous
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_recipes_do_what_their_names_say(engine, name):
+    now = sizes(2, 3, 2, 4)
+    (states,) = engine([(RECIPES[name], now)])
+    marks = {"wrong": "✗", "refused": "!"}
+    mark = next((marks[word] for word in marks if word in name), "✓")
+    assert states[-1]["verdict"]["mark"] == mark
+    assert all(state["verdict"]["mark"] in "✓…" for state in states[1:-1]) or (
+        name == INTERLEAVED
+    )
+
+
+def test_right_recipes_are_the_layouts_of_the_book():
+    widget = HeadLayout(3, 8, 2, 2, show=SPLIT)
+    x = torch.arange(48).view(2, 3, 8)
+    assert torch.equal(widget.result(), split_heads(x, 2))
+    widget.steps = RECIPES[MERGE]
+    assert torch.equal(widget.result(), x) and torch.equal(
+        widget.result(), merge_heads(split_heads(x, 2))
+    )
+    widget.steps = RECIPES[CONCAT][:3]
+    assert torch.equal(widget.result(), heads_to_batch(x, 2))
+    widget.steps = RECIPES[CONCAT]
+    assert torch.equal(widget.result(), batch_to_heads(heads_to_batch(x, 2), 2))
+
+
+def verdict(engine, steps, now):
+    (states,) = engine([(steps, now)])
+    return states[-1]["verdict"] | {"luck": states[-1]["luck"]}
+
+
+def test_verdicts_name_what_a_head_holds(engine):
+    now = sizes(1, 3, 2, 2)
+    right = verdict(engine, RECIPES[SPLIT], now)
+    assert "cells 0–1, 4–5, 8–9: features 0–1 of tokens a, b and c." in right["text"]
+    wrong = verdict(engine, RECIPES[ALONE], now)
+    assert wrong["short"] == "tokens are mixed"
+    assert (
+        "Head 0 of sequence 0 reads the cells 0–5: features 0–3 of token a, and "
+        "features 0–1 of token b. It should hold features 0–1 of tokens a, b and c."
+    ) in wrong["text"]
+    half = verdict(engine, RECIPES[SPLIT][:2], now)
+    assert half["mark"] == "…" and "heads of one token" in half["text"]
+    other = verdict(engine, RECIPES[INTERLEAVED], now)
+    assert other["short"] == "heads own other features"
+    assert "features 0, 2 of tokens a, b and c" in other["text"]
+    merged = verdict(engine, RECIPES[UNTURNED], now)
+    assert "features 0–1 of tokens a and b" in merged["text"]
+    rows = verdict(engine, RECIPES[BATCH_MAJOR], sizes(2, 3, 2, 2))
+    assert rows["short"] == "sequences are mixed"
+
+
+@pytest.mark.parametrize(
+    ("name", "now", "letter"),
+    [
+        (ALONE, sizes(1, 1, 2, 2), "T"),
+        (ALONE, sizes(1, 3, 1, 4), "H"),
+        (BATCH_MAJOR, sizes(1, 3, 2, 2), "B"),
+        (REFUSED, sizes(1, 1, 2, 2), "T"),
+    ],
+)
+def test_right_by_luck_is_said(engine, name, now, letter):
+    found = verdict(engine, RECIPES[name], now)
+    assert found["mark"] == "✓"
+    assert f"only because {letter} = 1: with {letter} = 2," in found["luck"]
+    assert verdict(engine, RECIPES[SPLIT], now)["luck"] == ""
+
+
+def test_places_are_right_exactly_where_torch_agrees(engine):
+    """The verdict on every (B, H, T, D) that two steps reach, against split_heads."""
+    now = sizes(2, 3, 2, 3)
+    x = torch.arange(36).view(2, 3, 6)
+    first = ["B, T, H, D", "B, H, T, D", "H, B, T, D", "B, H, D, T", "H, T, B, D"]
+    cases = [
+        (["x", f"view({shape})", f"transpose({i}, {j})"], now)
+        for shape in first
+        for i in range(4)
+        for j in range(i)
+    ]
+    agreed = 0
+    for (steps, _), states in zip(cases, engine(cases)):
+        letters = steps[1][5:-1].split(", ")
+        i, j = (int(digit) for digit in steps[2] if digit.isdigit())
+        letters[i], letters[j] = letters[j], letters[i]
+        named = _run(steps, now).permute([letters.index(x) for x in "BHTD"])
+        same = torch.equal(named, split_heads(x, 2))
+        assert (states[-1]["verdict"]["mark"] in "✓…") == same
+        agreed += same
+    assert 0 < agreed < len(cases)
+
+
+def test_refusal_says_which_cells(engine):
+    found = verdict(engine, RECIPES[REFUSED], sizes(1, 2, 3, 2))
+    assert found["short"] == "torch raises RuntimeError"
+    assert "cells 0, 1, 4, 5, 8, 9" in found["text"]
+    assert "steps of 1, 3, 1, 3, 1" in found["text"]
+
+
+# --- the page -------------------------------------------------------------------------
+
+
+def column(opened, which=0):
+    return opened.root_element.locator("section").nth(which)
+
+
+def contents(opened, which=0):
+    """The tables of each card, as lists of labels."""
+    opened.settle()
+    return column(opened, which).evaluate(
+        """node => [...node.querySelectorAll('.mha-card')].map(card =>
+            [...card.querySelectorAll('tbody')].map(body => [...body.rows].map(row =>
+                [...row.querySelectorAll('button')].map(
+                    one => one.firstChild.textContent))))"""
+    )
+
+
+def labelled(value, widget):
+    """A tensor's tables as the widget writes them."""
+    rows = value.reshape(-1, *value.shape[-2:]).tolist()
+    return [[[widget._name(i) for i in row] for row in table] for table in rows]
+
+
+def head(opened, which=0):
+    opened.settle()
+    return column(opened, which).locator(".mha-head").inner_text()
+
+
+def test_shows_right_and_wrong_beside_each_other(live):
+    widget = HeadLayout()
+    opened = live(widget)
+    assert contents(opened)[-1] == labelled(widget.result(), widget)
+    assert "✓ ready for attention" in head(opened)
+    assert "✗ tokens are mixed" in head(opened, 1)
+    wrong = contents(opened, 1)[-1]
+    assert wrong == labelled(_run(RECIPES[ALONE], widget.sizes), widget)
+    crossed = column(opened, 1).locator("td .mha-cell:has(sup)")
+    right, found = widget.result(), _run(RECIPES[ALONE], widget.sizes)
+    assert crossed.count() == int((right != found).sum())
+
+
+def test_memory_stays_or_is_copied(live):
+    widget = HeadLayout(2, 6, 3, show=MERGE, beside="")
+    opened = live(widget)
+    strips = column(opened).evaluate(
+        """node => [...node.querySelectorAll('.mha-memory')].map(strip =>
+            [...strip.querySelectorAll('button')].map(one => one.textContent))"""
+    )
+    context = _run(["context"], widget.sizes).flatten().tolist()
+    before, after = (
+        [widget._name(i) for i in line] for line in (context, range(len(context)))
+    )
+    assert strips == [before, before, after, after]
+    assert column(opened, 1).is_hidden()
+
+
+def test_brackets_tell_which_head_reads_each_cell(live):
+    opened = live(HeadLayout())
+    read = "nodes => nodes.map(one => one.textContent).filter(Boolean).join(' ')"
+    for which, wanted in enumerate(["h0 h1 h0 h1 h0 h1", "h0 h1"]):
+        last = column(opened, which).locator(".mha-card").last
+        assert last.locator(".mha-reader").evaluate_all(read) == wanted
+
+
+def outlined(opened):
+    opened.settle()
+    return opened.root_element.locator("[aria-pressed=true]").evaluate_all(
+        "nodes => nodes.map(one => one.dataset.element)"
+    )
+
+
+def test_click_follows_an_element_everywhere(live):
+    widget = HeadLayout()
+    opened = live(widget)
+    column(opened).locator("td .mha-cell", has_text="b2").last.click()
+    assert outlined(opened) == ["6"] * 10  # five cards, memory and table in each
+    assert "Following b2: sequence 0, token 1 (b), feature 2" in opened.text("output")
+    last = column(opened).locator(".mha-path").last.inner_text()
+    index = (widget.result() == 6).nonzero()[0].tolist()
+    assert last == f"b2 is at {index}: 0·12 + 1·2 + 1·4 + 0·1 = cell 6"
+
+
+def test_pointer_follows_while_it_is_there(live):
+    opened = live(HeadLayout())
+    cells = column(opened).locator(".mha-memory").first.locator("button")
+    cells.nth(9).hover()
+    assert set(outlined(opened)) == {"9"}
+    opened.page.mouse.move(1, 1)
+    assert set(outlined(opened)) == {"0"}
+
+
+def test_keyboard_follows_in_memory_and_in_tables(live):
+    opened = live(HeadLayout())
+    memory = column(opened).locator(".mha-memory").nth(2)
+    stops = "node => node.querySelectorAll('[tabindex=\"0\"]').length"
+    assert memory.evaluate(stops) == 1
+    memory.locator("[tabindex='0']").focus()
+    for key, element in [("ArrowRight", 1), ("ArrowDown", 5), ("End", 11)]:
+        opened.page.keyboard.press(key)
+        assert set(outlined(opened)) == {str(element)}
+    assert memory.evaluate(stops) == 1
+    table = column(opened).locator(".mha-tables").nth(2)
+    table.locator("[tabindex='0']").focus()
+    order = HeadLayout().result().flatten().tolist()
+    for key, place in [("Home", 0), ("ArrowDown", 2), ("ArrowRight", 3)]:
+        opened.page.keyboard.press(key)
+        assert set(outlined(opened)) == {str(order[place])}
+    opened.page.keyboard.press("ArrowUp")
+    assert set(outlined(opened)) == {str(order[1])}
+
+
+def test_every_recipe_can_be_chosen_on_both_sides(live):
+    widget = HeadLayout(batch=2)
+    opened = live(widget)
+    for trait, label in enumerate(["show", "beside it"]):
+        for name in NAMES:
+            opened.control(label).select_option(name)
+            found = contents(opened, trait)
+            if name == REFUSED:
+                assert "RuntimeError: view size is not compatible" in (
+                    column(opened, trait).inner_text()
+                )
+                continue
+            result = _run(RECIPES[name], widget.sizes)
+            assert found[-1] == labelled(result, widget), name
+    opened.control("beside it").select_option("nothing")
+    opened.settle()
+    assert column(opened, 1).is_hidden()
+
+
+def test_free_play_and_undo_by_keyboard(live):
+    widget = HeadLayout(beside="")
+    opened = live(widget)
+    press = opened.page.keyboard.press
+    opened.button("start over").focus()
+    press("Enter")
+    assert len(contents(opened)) == 1
+    for operation, argument, steps in [
+        ("view", "(B, H, T, D)", ["x", "view(B, H, T, D)"]),
+        ("transpose", "(1, 3)", ["x", "view(B, H, T, D)", "transpose(1, 3)"]),
+    ]:
+        opened.control("next step").select_option(operation)
+        opened.settle()
+        opened.control("arguments").select_option(argument)
+        opened.settle()
+        opened.button("append").focus()
+        press("Enter")
+        assert contents(opened)[-1] == labelled(_run(steps, widget.sizes), widget)
+    assert opened.control("show").locator("option:checked").inner_text() == (
+        "your own steps"
+    )
+    opened.control("next step").select_option("view")
+    opened.settle()
+    opened.control("arguments").select_option("(B, T, E)")
+    opened.settle()
+    opened.button("append").click()
+    assert "! torch raises RuntimeError" in head(opened)
+    assert opened.button("append").is_disabled()
+    opened.button("undo").focus()
+    press("Space")
+    assert contents(opened)[-1] == labelled(_run(steps, widget.sizes), widget)
+
+
+def test_split_offers_cat_alone(live):
+    opened = live(HeadLayout(show=CONCAT))
+    opened.button("undo").click()
+    opened.settle()
+    offered = opened.control("next step").locator("option").all_inner_texts()
+    assert offered == ["cat"]
+
+
+def test_only_what_changed_is_drawn_anew(live):
+    opened = live(HeadLayout())
+    column(opened).evaluate(
+        "node => node.querySelectorAll('.mha-card').forEach(one => one.kept = true)"
+    )
+    opened.button("append").click()
+    opened.settle()
+    kept = column(opened).evaluate(
+        "node => [...node.querySelectorAll('.mha-card')].map(one => Boolean(one.kept))"
+    )
+    assert kept == [True, True, True, False]
+
+
+def test_sizes_change_the_answer(live):
+    opened = live(HeadLayout())
+    assert "only because" not in head(opened, 1)
+    opened.control("T").select_option("1")
+    assert "✓ ready for attention. But only because T = 1" in head(opened, 1)
+    opened.control("T").select_option("4")
+    opened.control("H").select_option("3")
+    opened.control("D").select_option("4")
+    opened.settle()
+    assert opened.control("B").locator("option").all_inner_texts() == ["1"]  # 48 cells
+    widget = HeadLayout(4, 12, 3)
+    assert contents(opened)[-1] == labelled(widget.result(), widget)
+
+
+def test_colours_by_token(live):
+    opened = live(HeadLayout())
+    colours = (
+        """nodes => nodes.slice(0, 12).map(x => getComputedStyle(x).backgroundColor)"""
+    )
+    cells = opened.root_element.locator(".mha-memory button")
+    by_head = cells.evaluate_all(colours)
+    opened.control("colours show").select_option("the token")
+    opened.settle()
+    by_token = cells.evaluate_all(colours)
+    assert [by_head.index(x) for x in by_head] == [0, 0, 2, 2] * 3
+    assert [by_token.index(x) for x in by_token] == [0] * 4 + [4] * 4 + [8] * 4
+
+
+def test_table_holds_every_step(live):
+    widget = HeadLayout()
+    widget.element = 6
+    opened = live(widget)
+    rows = opened.table(TABLE)
+    x = widget.result()
+    assert rows[3] == [
+        "shown 2",
+        "transpose(1, 2)",
+        str(tuple(x.shape)),
+        str(x.stride()),
+        "no",
+        f"{(x == 6).nonzero()[0].tolist()}, cell 6",
+        "✓ ready for attention",
+    ]
+    assert rows[-1][-1] == "✗ tokens are mixed"
+    assert len(rows) == 1 + 3 + 2
+
+
+@pytest.mark.parametrize("colours", ["light", "dark"])
+def test_nothing_for_axe_to_find(live, colours):
+    widget = HeadLayout(2, 6, 3, 2, show=CONCAT, beside=REFUSED)
+    opened = live(widget, color_scheme=colours)
+    opened.table(TABLE)
+    assert opened.faults() == []
+    opened.control("colours show").select_option("the token")
+    opened.control("beside it").select_option(ALONE)
+    opened.settle()
+    assert opened.faults() == []
+
+
+def test_fits_a_small_phone(live):
+    widget = HeadLayout(4, 12, 3, beside=CONCAT)
+    opened = live(widget, viewport={"width": 320, "height": 640})
+    assert opened.width() == 320
+    cut = opened.root_element.evaluate(
+        """root => [...root.querySelectorAll('.mha-card *')].filter(one =>
+            one.getBoundingClientRect().right > 320).length"""
+    )
+    assert cut == 0
+
+
+@pytest.mark.parametrize(
+    ("trait", "value", "sentence"),
+    [
+        ("steps", ["y"], "must start from “x” or “context”"),
+        ("steps", ["x", "permute(0, 2, 1)"], "is none of view, reshape"),
+        ("steps", ["x", "view(B, T, Q)"], "“Q” in the step"),
+        ("steps", ["x", "view()"], "has 0 arguments"),
+        ("steps", ["x", "split(0, 1)"], "without elements"),
+        ("steps", ["x", *["transpose(0, 1)"] * 9], "at most 8 steps"),
+        ("steps", [], "no steps"),
+        ("tokens", 0, "at least 1"),
+        ("tokens", 7, "at most 2 sequences of 6 tokens"),
+        ("head_dim", 20, "at most 48"),
+        ("element", 99, "no number 99"),
+        ("colour", "rainbow", "colour must be"),
+        ("recipes", [["only a name"]], "a name and its steps"),
+    ],
+)
+def test_bad_state_is_a_sentence(live, trait, value, sentence):
+    widget = HeadLayout()
+    setattr(widget, trait, value)
+    assert sentence in live(widget).text(".mha-problem")
+
+
+# --- Python ---------------------------------------------------------------------------
+
+
+def test_traits_change_what_python_runs():
+    widget = HeadLayout(show=REFUSED)
+    assert widget.code == "context.transpose(1, 2).view(B, T, E)"
+    with pytest.raises(RuntimeError, match="view size is not compatible"):
+        widget.result()
+    widget.steps = RECIPES[CONCAT]
+    assert widget.code == (
+        "torch.cat(torch.cat(x.split(D, dim=2), dim=0).split(B, dim=0), dim=2)"
+    )
+    widget.tokens = 5
+    assert widget.result().shape == (1, 5, 4)
+    assert repr(widget) == "HeadLayout(B=1, T=5, H=2, D=2, 8 recipes)"
+
+
+def test_own_recipes():
+    widget = HeadLayout(recipes={"mine": ["x", "view(B*H, -1, D)"]})
+    assert widget.steps == ["x", "view(B*H, -1, D)"] and widget.beside == []
+    assert widget.result().shape == (2, 3, 2)
+
+
+@pytest.mark.parametrize("show", NAMES)
+def test_still_has_a_row_of_cells_for_each_table(show):
+    import matplotlib.pyplot as plt
+
+    widget = HeadLayout(batch=2, show=show, beside="")
+    figure = widget.still()
+    memory, last = figure.axes
+    assert len(memory.texts) == 24
+    assert len(last.texts) == (0 if show == REFUSED else 24)
+    plt.close(figure)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"T": 0}, "T must be 1 to 6; got 0"),
+        ({"T": 7}, "T must be 1 to 6; got 7"),
+        ({"batch": 3}, "batch must be 1 to 2"),
+        ({"num_heads": 3}, "divisible"),
+        ({"embed_dim": 10}, "embed_dim / num_heads must be 1 to 4; got 5"),
+        ({"T": 6, "embed_dim": 8, "batch": 2}, "at most 48 cells; got 96"),
+        ({"show": "nothing"}, "got 'nothing'"),
+        ({"beside": "nothing"}, "got 'nothing'"),
+        ({"recipes": {}}, "at least one"),
+        ({"recipes": {"a": ["y"]}}, "must start from"),
+        ({"recipes": {"a": ["x"] + ["contiguous()"] * 9}}, "at most 8 steps"),
+        ({"recipes": {"a": ["x", "flatten(2)"]}}, "must be one of"),
+        ({"recipes": {"a": ["x", "cat()"]}}, "cat takes 1 arguments"),
+        ({"recipes": {"a": ["x", "view(B, F)"]}}, "letters of B, T, E, H, D"),
+        ({"recipes": {"a": ["x", "view(0, 3)"]}}, "at least 1 element"),
+        ({"recipes": {"a": ["x", "split(-1, 0)"]}}, "at least 1 element"),
+    ],
+)
+def test_wrong_arguments_name_the_requirement(options, message):
+    with pytest.raises(ValueError, match=message):
+        HeadLayout(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"T": 2.0}, "T must be an integer"),
+        ({"embed_dim": "4"}, "must be integers"),
+        ({"recipes": {"a": "x"}}, "list of texts"),
+    ],
+)
+def test_wrong_types_name_the_requirement(options, message):
+    with pytest.raises(TypeError, match=message):
+        HeadLayout(**options)
