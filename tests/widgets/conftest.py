@@ -1,11 +1,23 @@
 """Widgets in pages of their own, opened in a browser."""
 
+import os
+
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import sync_playwright
 
 from mha_lib.widgets import to_html
 from tests.browser import Visit, launch
+
+WITHOUT_BROWSER = "WIDGETS_WITHOUT_BROWSER"  # set: only what tests Python
+
+
+def pytest_collection_modifyitems(config, items):
+    """Leave out what opens a browser, where somebody asks for that."""
+    if os.environ.get(WITHOUT_BROWSER):
+        left_out = [x for x in items if "chromium" in getattr(x, "fixturenames", ())]
+        items[:] = [x for x in items if x not in left_out]
+        config.hook.pytest_deselected(items=left_out)
 
 
 @pytest.fixture(scope="session")
