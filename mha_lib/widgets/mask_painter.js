@@ -36,43 +36,33 @@ const same = (a, b) => a.every((row, t) => row.every((x, s) => x === b[t][s]));
 
 // --- the forms of the frameworks ----------------------------------------------------
 
-const ARRAYS = {
-  torch: {
-    load: "import torch\n",
-    grid: (T, S) => `t = torch.arange(${T})[:, None].expand(${T}, ${S})\ns = torch.arange(${S}).expand(${T}, ${S})`,
-    ones: (T, S) => `torch.ones(${T}, ${S}, dtype=torch.bool)`,
-    array: (text) => `torch.tensor(${text}).bool()`,
-  },
-  np: {
-    load: "import numpy as np\n",
-    grid: (T, S) => `t, s = np.indices((${T}, ${S}))`,
-    ones: (T, S) => `np.ones((${T}, ${S}), dtype=bool)`,
-    array: (text) => `np.array(${text}, dtype=bool)`,
-  },
-  jnp: {
-    load: "from jax import numpy as jnp\n",
-    grid: (T, S) => `t, s = jnp.indices((${T}, ${S}))`,
-    ones: (T, S) => `jnp.ones((${T}, ${S}), dtype=bool)`,
-    array: (text) => `jnp.array(${text}, dtype=bool)`,
-  },
+const LIBRARIES = { // how to load it, its array of a list, its boolean
+  torch: ["import torch\n", "tensor", "torch.bool"],
+  np: ["import numpy as np\n", "array", "bool"],
+  jnp: ["from jax import numpy as jnp\n", "array", "bool"],
 };
 
 const bits = (row) => `[${row.map(Number).join(", ")}]`;
 
 /** Python that makes the mask: from its rules, or, where it is painted, cell by cell. */
 function pythonMask(now, library) {
-  const [{ grid, ones, array }, [T, S]] = [ARRAYS[library], now.shape];
+  const [[, array, bool], [T, S]] = [LIBRARIES[library], now.shape];
   if (now.painted) {
-    return `mask = ${array(`[\n${now.mask.map((row) => `    ${bits(row)},\n`).join("")}]`)}  # 1 = may attend\n`;
+    const rows = now.mask.map((row) => `    ${bits(row)},\n`).join("");
+    return `mask = ${library}.${array}([  # 1 = may attend\n${rows}], dtype=${bool})\n`;
   }
-  if (!now.rules.length) return `mask = ${ones(T, S)}\n`;
-  const shift = now.offset ? `t = t + ${now.offset}  # the last query stands at the last key\n` : "";
+  if (!now.rules.length) return `mask = ${library}.ones((${T}, ${S}), dtype=${bool})\n`;
+  const grid = library === "torch"
+    ? `t = torch.arange(${T})[:, None].expand(${T}, ${S})\ns = torch.arange(${S}).expand(${T}, ${S})\n`
+    : `t, s = ${library}.indices((${T}, ${S}))\n`;
+  const shift = now.offset && now.rules.some((x) => x.includes("t"))
+    ? `t = t ${now.offset < 0 ? "-" : "+"} ${Math.abs(now.offset)}  # the last query stands at the last key\n` : "";
   const terms = now.rules.length > 1 ? now.rules.map((x) => `(${x})`) : now.rules;
-  return `${grid(T, S)}\n${shift.replace("+ -", "- ")}mask = ${terms.join(" & ")}\n`;
+  return `${grid}${shift}mask = ${terms.join(" & ")}\n`;
 }
 
 const program = (now, library, call, load = "") =>
-  `${ARRAYS[library].load}${load}\n${pythonMask(now, library)}${call}`;
+  `${LIBRARIES[library][0]}${load}\n${pythonMask(now, library)}${call}`;
 const TORCH_LAYER = "# layer = nn.MultiheadAttention(\n#     E, H, batch_first=True)\n";
 const OURS = [["1 = may attend", (x) => `${+x}`], "False"];
 const HIDES = [["1 = hidden", (x) => `${+!x}`], "True"];
