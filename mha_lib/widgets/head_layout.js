@@ -574,7 +574,7 @@ function history(ui, element) {
     }));
   return {
     caption: "Of a tuple, the shape and the strides of its first part",
-    columns: ["", "step", "shape", "strides", "contiguous", `${labelOf(element, sizes)} is at`, "verdict"],
+    columns: ["list", "step", "shape", "strides", "contiguous", `${labelOf(element, sizes)} is at`, "verdict"],
     rows,
   };
 }

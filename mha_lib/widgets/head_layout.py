@@ -267,7 +267,8 @@ def _run(steps: Sequence[str], sizes: Mapping[str, int]) -> Tensor | tuple:
     B, T, E, H, D = sizes.values()
     x = torch.arange(B * T * E).view(B, T, E)
     if steps[0] == "context":
-        x = x.view(B, T, H, D).transpose(1, 2).contiguous()
+        x = x.view(B, T, H, D).transpose(1, 2)
+        x = x.clone(memory_format=torch.contiguous_format)
     for step in steps[1:]:
         x = _apply(x, step, sizes)
     return x

@@ -2,6 +2,7 @@
 
 import random
 
+import matplotlib.pyplot as plt
 import pytest
 import torch
 
@@ -45,7 +46,7 @@ def engine(chromium):
                             === states[i - 1].value.parts[0].memory,
                     }),
                     verdict: judge(states[i], sizes),
-                    luck: luck(steps, sizes),
+                    luck: i === states.length - 1 && !error ? luck(steps, sizes) : "",
                 }));
             })""",
             cases,
@@ -59,12 +60,8 @@ def sizes(B, T, H, D):
     return {"B": B, "T": T, "E": H * D, "H": H, "D": D}
 
 
-def expected(steps, sizes):
-    """What torch makes of the last step."""
-    try:
-        value = _run(steps, sizes)
-    except (RuntimeError, IndexError, TypeError, AttributeError) as error:
-        return {"error": [type(error).__name__, str(error)]}
+def plain(value):
+    """A tensor or a tuple of them as the page hands back its own."""
     parts = value if isinstance(value, tuple) else [value]
     found = [
         [list(x.shape), list(x.stride()), x.storage_offset(), x.is_contiguous()]
@@ -72,6 +69,23 @@ def expected(steps, sizes):
         for x in parts
     ]
     return {"parts": found, "tuple": isinstance(value, tuple)}
+
+
+def expected(steps, sizes):
+    """What torch makes of a start and of every step after it, up to an error."""
+    values = [_run(steps[:1], sizes)]
+    found = [plain(values[0]) | {"same": True}]
+    for step in steps[1:]:
+        try:
+            values.append(_apply(values[-1], step, sizes))
+        except (RuntimeError, IndexError, TypeError, AttributeError) as error:
+            return [*found, {"error": [type(error).__name__, str(error)]}]
+        before, after = (
+            (x[0] if isinstance(x, tuple) else x).untyped_storage().data_ptr()
+            for x in values[-2:]
+        )
+        found.append(plain(values[-1]) | {"same": before == after})
+    return found
 
 
 def random_step(rng, sizes, value):
@@ -114,55 +128,36 @@ def random_case(rng):
         if now["B"] * now["T"] * now["E"] <= 48:
             break
     steps = [rng.choice(["x", "context"])]
+    value = _run(steps, now)
     for _ in range(rng.randrange(9)):
-        value = _run(steps, now)
         steps.append(random_step(rng, now, value))
-        if "error" in expected(steps, now):
+        try:
+            value = _apply(value, steps[-1], now)
+        except (RuntimeError, IndexError, TypeError, AttributeError):
             break
     return steps, now
 
 
 def test_random_sequences_are_those_of_torch(engine):
     rng = random.Random(0)
-    cases = [random_case(rng) for _ in range(1500)]
-    errors, strided = set(), 0
+    cases = [random_case(rng) for _ in range(600)]
+    errors, strided, copied = set(), 0, 0
     for (steps, now), states in zip(cases, engine(cases)):
-        assert len(states) == len(steps), steps
-        for i, state in enumerate(states):
-            wanted = expected(steps[: i + 1], now)
-            assert {key: state[key] for key in wanted} == wanted, (steps[: i + 1], now)
-            errors.update(wanted.get("error", [])[:1])
-            strided += not all(part[3] for part in wanted.get("parts", []))
+        wanted = expected(steps, now)
+        found = [{key: state[key] for key in w} for state, w in zip(states, wanted)]
+        assert found == wanted, (steps, now)
+        errors.update(state["error"][0] for state in wanted if "error" in state)
+        strided += sum(not part[3] for w in wanted for part in w.get("parts", []))
+        copied += sum(not state.get("same", True) for state in wanted)
     assert errors == {"RuntimeError", "IndexError", "TypeError", "AttributeError"}
-    assert strided > 500  # the cases are not all easy
-
-
-def test_copies_are_those_of_torch(engine):
-    rng = random.Random(1)
-    cases = [random_case(rng) for _ in range(300)]
-    copies = 0
-    for (steps, now), states in zip(cases, engine(cases)):
-        value = _run(steps[:1], now)
-        for step, state in zip(steps[1:], states[1:]):
-            if "error" in state:
-                break
-            before = value[0] if isinstance(value, tuple) else value
-            value = _apply(value, step, now)
-            after = value[0] if isinstance(value, tuple) else value
-            same = (
-                before.untyped_storage().data_ptr()
-                == after.untyped_storage().data_ptr()
-            )
-            assert state["same"] == same, (steps, step, now)
-            copies += not same
-    assert copies > 50
+    assert strided > 300 and copied > 100  # the cases are not all easy
 
 
 def test_channels_last_parts_are_joined_as_torch_joins_them(engine):
     steps = ["x", *RECIPES[INTERLEAVED][1:], "split(1, 2)", "cat(2)"]
     now = sizes(2, 3, 2, 4)
     (states,) = engine([(steps, now)])
-    assert states[-1]["parts"] == expected(steps, now)["parts"]
+    assert states[-1]["parts"] == expected(steps, now)[-1]["parts"]
     assert not states[-1]["parts"][0][3]  # torch keeps the strides: not contiguous
 
 
@@ -265,6 +260,13 @@ def test_refusal_says_which_cells(engine):
 
 
 # --- the page -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def live(live, monkeypatch):
+    """Pages without the still, which takes longer than all else."""
+    monkeypatch.setattr(HeadLayout, "still", lambda self: plt.figure())
+    return live
 
 
 def column(opened, which=0):
@@ -498,13 +500,10 @@ def test_table_holds_every_step(live):
 
 @pytest.mark.parametrize("colours", ["light", "dark"])
 def test_nothing_for_axe_to_find(live, colours):
-    widget = HeadLayout(2, 6, 3, 2, show=CONCAT, beside=REFUSED)
+    widget = HeadLayout(2, 4, 2, 1, show=CONCAT, beside=REFUSED)
+    widget.colour = "token"
     opened = live(widget, color_scheme=colours)
     opened.table(TABLE)
-    assert opened.faults() == []
-    opened.control("colours show").select_option("the token")
-    opened.control("beside it").select_option(ALONE)
-    opened.settle()
     assert opened.faults() == []
 
 
@@ -514,7 +513,8 @@ def test_fits_a_small_phone(live):
     assert opened.width() == 320
     cut = opened.root_element.evaluate(
         """root => [...root.querySelectorAll('.mha-card *')].filter(one =>
-            one.getBoundingClientRect().right > 320).length"""
+            !one.closest('.mha-tables table') // which scroll in their frame
+            && one.getBoundingClientRect().right > 320).length"""
     )
     assert cut == 0
 
@@ -568,8 +568,6 @@ def test_own_recipes():
 
 @pytest.mark.parametrize("show", NAMES)
 def test_still_has_a_row_of_cells_for_each_table(show):
-    import matplotlib.pyplot as plt
-
     widget = HeadLayout(batch=2, show=show, beside="")
     figure = widget.still()
     memory, last = figure.axes
