@@ -203,7 +203,7 @@ export default widget("Scale lab", (ui) => {
       const t = ui.get("query");
       return {
         caption: `query ${t}, D = ${ui.get("D")}, x = ${formula()}`,
-        columns: ["key", "q·k", `x = q·k / ${short(divisor)}`, "weight w"],
+        columns: ["key", "q·k", `x = q·k / ${plain(divisor)}`, "weight w"],
         rows: scores[t].map((x, s) => [s, fixed(dots[place()][t][s], 3), fixed(x, 3), short(weights[t][s])]),
       };
     }),

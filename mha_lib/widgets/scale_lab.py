@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 MOST_VECTORS, MOST_ENTRIES = 64, 1024  # what one frame computes and draws
 FIRST = 64  # the head size to begin with: that of most models
+FLOOR = 1e-12  # where a logarithmic axis ends
 DIVISORS = ("none", "sqrt", "D", "temperature")
 AVERAGES = {"mean": torch.mean, "median": torch.median}
 
@@ -103,10 +104,11 @@ class ScaleLab(Widget):
             average=average,
             note=note,
         )
+        self._given = torch.from_numpy(q), torch.from_numpy(k), AVERAGES[average]
 
     def summary(self) -> str:
         """How many vectors there are, and how long they are."""
-        T, S, most = len(self.q), len(self.k), len(self.q[0])
+        (T, most), S = self._given[0].shape, len(self._given[1])
         return f"{T} {'query' if T == 1 else 'queries'}, {S} keys, D up to {most}"
 
     def still(self) -> "Figure":
@@ -115,9 +117,8 @@ class ScaleLab(Widget):
 
         from mha_lib.plots import COLOURS
 
-        q, k = torch.tensor(self.q), torch.tensor(self.k)
+        q, k, average = self._given
         sizes = head_sizes(q.shape[1])
-        average = AVERAGES[self.average]
         figure, axes = plt.subplots(1, 3, figsize=(8, 2.7), layout="constrained")
         for name, divide, line in (
             ("q · k", lambda _: 1, {"color": COLOURS[6], "linestyle": "--"}),
@@ -165,7 +166,7 @@ def _curves(
         jacobian = torch.diag_embed(w) - w[..., :, None] * w[..., None, :]
         norm = torch.linalg.matrix_norm(jacobian)
         found.append(torch.stack([scores.var(), average(entropy), average(norm)]))
-    return torch.stack(found, dim=1)
+    return torch.stack(found, dim=1).clamp(min=FLOOR)
 
 
 def _one_of(name: str, value: object, allowed: Sequence) -> None:

@@ -1,0 +1,448 @@
+"""The lab shows what torch computes, for every D and divisor, to mouse and keyboard."""
+
+from math import inf, log, nan
+
+import pytest
+import torch
+
+from mha_lib.widgets import ScaleLab
+from mha_lib.widgets.scale_lab import head_sizes
+from tests.widgets.conftest import number
+
+T, S, MOST = 6, 9, 20
+SIZES = [1, 2, 4, 8, 16, 20]
+DIVISORS = {  # option, formula, divisor of a head size
+    "none": ("1: no division", "q·k", lambda D: 1.0),
+    "sqrt": ("√D", "q·k / √D", lambda D: D**0.5),
+    "D": ("D", "q·k / D", float),
+    "temperature": ("τ: your own number", "q·k / τ", lambda D: 2.0**1.25),
+}
+AVERAGES = {"mean": torch.mean, "median": torch.median}
+CURVES, ROWS = "The curves as a table", "Scores and weights as a table"
+DIGITS = "⁰¹²³⁴⁵⁶⁷⁸⁹⁻"
+
+
+def vectors(size: float = 1.0) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(3)
+    return tuple(size * torch.randn(n, MOST, generator=generator) for n in (T, S))
+
+
+def lab(size: float = 1.0, **options) -> ScaleLab:
+    return ScaleLab(*vectors(size), **{"temperature": 2.0**1.25, **options})
+
+
+def expected(widget: ScaleLab, D: int, divisor: float) -> dict[str, torch.Tensor]:
+    """What torch finds for the numbers that the widget holds."""
+    q, k = (torch.tensor(x, dtype=torch.float64)[:, :D] for x in (widget.q, widget.k))
+    scores = q @ k.T / divisor
+    weights = scores.softmax(-1)
+    jacobians = [torch.autograd.functional.jacobian(_softmax, row) for row in scores]
+    nats = torch.special.entr(weights).sum(-1)
+    norm = torch.stack(jacobians).flatten(1).norm(dim=1)
+    return {"scores": scores, "weights": weights, "nats": nats, "norm": norm}
+
+
+def _softmax(row: torch.Tensor) -> torch.Tensor:
+    return row.softmax(-1)
+
+
+def read(text: str) -> float:
+    """A number of three digits, with or without its power of ten."""
+    value, _, power = text.split(" ")[0].partition("·10")
+    for digit, sign in zip(DIGITS, "0123456789-"):
+        power = power.replace(digit, sign)
+    return number(value) * 10.0 ** int(power or 0)
+
+
+def near(value: torch.Tensor | float):
+    """Three digits of it."""
+    return pytest.approx(float(value), rel=6e-3, abs=1e-30)
+
+
+def measures(opened) -> dict[str, list[str]]:
+    opened.settle()
+    rows = opened.root_element.locator(".mha-measures").evaluate(
+        "t => [...t.rows].map(r => [...r.cells].map(c => c.textContent))"
+    )
+    return {row[0]: row[1:] for row in rows}
+
+
+def bars(opened, panel: int) -> list[dict[str, float]]:
+    """The place of each bar, as drawn."""
+    opened.settle()
+    found = opened.root_element.locator(".mha-bars svg").nth(panel).locator(".mha-bar")
+    return found.evaluate_all(
+        "bars => bars.map(bar => Object.fromEntries("
+        "['x', 'y', 'width', 'height'].map(a => [a, Number(bar.getAttribute(a))])))"
+    )
+
+
+def ring(opened, chart: int) -> tuple[float, float]:
+    opened.settle()
+    circle = opened.root_element.locator(".mha-ring").nth(chart)
+    return tuple(float(circle.get_attribute(name)) for name in ("cx", "cy"))
+
+
+# --- numbers -----------------------------------------------------------------------
+
+
+def test_curves_are_those_of_torch(live):
+    widget = lab(divisor="temperature")
+    opened = live(widget)
+    for name, average in AVERAGES.items():
+        opened.control("average over the queries").select_option(name)
+        heads, *rows = opened.table(CURVES)
+        assert [int(row[0]) for row in rows] == SIZES
+        columns = iter(zip(*[row[1:] for row in (heads, *rows)]))
+        for _, formula, divide in DIVISORS.values():
+            found = [expected(widget, D, divide(D)) for D in SIZES]
+            for what, values in [
+                ("variance", [x["scores"].var() for x in found]),
+                ("entropy", [average(x["nats"]) for x in found]),
+                ("norm", [average(x["norm"]) for x in found]),
+            ]:
+                head, *cells = next(columns)
+                assert head == f"{what}, {formula}"
+                assert [read(cell) for cell in cells] == [near(x) for x in values]
+
+
+def test_measures_of_one_query_and_of_all(live):
+    widget = lab(D=8, average="mean")
+    opened = live(widget)
+    opened.control("query").fill("4")
+    for option, formula, divide in DIVISORS.values():
+        opened.control("divide by").select_option(option)
+        found = expected(widget, 8, divide(8))
+        largest = found["weights"].amax(-1)
+        rows = measures(opened)
+        assert rows.pop("measure") == ["query 4", f"{T} queries, mean"]
+        variances = rows.pop(next(iter(rows)))
+        assert read(variances[0]) == near(found["scores"][4].var())
+        assert read(variances[1]) == near(found["scores"].var())
+        wanted = [
+            largest,
+            found["nats"],
+            found["nats"] / log(2),
+            found["nats"].exp(),
+            found["norm"],
+            found["norm"] / divide(8),
+        ]
+        for cells, values in zip(rows.values(), wanted, strict=True):
+            assert [read(x) for x in cells] == [near(values[4]), near(values.mean())]
+        best = int(found["weights"][4].argmax())
+        said = opened.text("output")
+        assert f"D = 8, x = {formula}: query 4 gives key {best} the weight" in said
+        assert f"{float(largest[4]):.3f}" in said
+
+
+def test_variance_stands_beside_its_theory(live):
+    opened = live(lab(D=16))
+    for option, theory in [("1: no division", "16.0"), ("√D", "1.00"), ("D", "0.0625")]:
+        opened.control("divide by").select_option(option)
+        assert f"variance of the scores (theory: {theory})" in measures(opened)
+
+
+def test_norm_towards_products_is_that_of_autograd(live):
+    """The last row: the slopes with respect to q·k, the divisor within."""
+    widget = lab(D=16, divisor="sqrt", query=1)
+    dots = expected(widget, 16, 1.0)["scores"][1]
+    jacobian = torch.autograd.functional.jacobian(lambda x: _softmax(x / 4), dots)
+    rows = measures(live(widget))
+    assert read(rows["norm of ∂w/∂(q·k): that divided by 4"][0]) == near(
+        jacobian.norm()
+    )
+
+
+def test_slopes_that_almost_vanish_keep_their_digits(live):
+    """diag(w) − w wᵀ taken as it stands would be rounding alone."""
+    widget = lab(4.0, D=MOST)
+    norm = expected(widget, MOST, 1.0)["norm"]
+    assert 0 < norm.min() < 1e-8
+    worst = int(norm.argmin())
+    opened = live(widget)
+    opened.control("query").fill(f"{worst}")
+    assert read(measures(opened)["norm of the Jacobian ∂w/∂x"][0]) == near(norm[worst])
+
+
+def test_counts_the_queries_that_are_almost_sure(live):
+    widget = lab(1.5, D=16)
+    sure = int((expected(widget, 16, 1.0)["weights"].amax(-1) >= 0.99).sum())
+    assert 0 < sure < T
+    said = live(widget).text("output")
+    assert f"In {sure} of {T} queries one key has 0.99" in said
+
+
+def test_scores_and_weights_as_a_table(live):
+    widget = lab(D=4, divisor="D", query=2)
+    found = expected(widget, 4, 4.0)
+    rows = live(widget).table(ROWS)
+    assert rows[0] == ["key", "q·k", "x = q·k / 4", "weight w"]
+    for s, (head, dot, score, weight) in enumerate(rows[1:]):
+        assert head == str(s)
+        assert number(dot) == pytest.approx(4 * float(found["scores"][2, s]), abs=6e-4)
+        assert number(score) == pytest.approx(float(found["scores"][2, s]), abs=6e-4)
+        assert read(weight) == near(found["weights"][2, s])
+
+
+# --- drawings ----------------------------------------------------------------------
+
+
+def test_bars_are_as_long_as_scores_and_weights(live):
+    widget = lab(D=16)
+    opened = live(widget)
+    found = expected(widget, 16, 1.0)
+    heights = torch.tensor([bar["height"] for bar in bars(opened, 1)])
+    assert torch.allclose(heights, (100 * found["weights"][0]).clamp(min=1).float())
+    scores = bars(opened, 0)
+    zero = 14 + 120 / 2
+    for bar, score in zip(scores, found["scores"][0], strict=True):
+        assert (bar["y"] < zero - 1e-6) == (score > 0)
+    reach = max(10, 10 * -(-float(found["scores"][0].abs().max()) // 10))
+    longest = max(bar["height"] for bar in scores)
+    assert longest == near(60 / reach * found["scores"][0].abs().max())
+
+
+def test_numbers_of_bars_do_not_cover_each_other(live):
+    torch.manual_seed(1)
+    widget = ScaleLab(torch.randn(2, 64), torch.randn(64, 64))
+    for width in (900, 320):
+        opened = live(widget, viewport={"width": width, "height": 800})
+        hits = opened.root_element.evaluate(
+            """root => [...root.querySelectorAll("svg")].flatMap(svg => {
+              const boxes = [...svg.querySelectorAll("text")].map(t => t.getBBox());
+              return boxes.flatMap((a, i) => boxes.slice(i + 1).filter(b =>
+                Math.min(a.x + a.width, b.x + b.width) - Math.max(a.x, b.x) > 1.5 &&
+                Math.min(a.y + a.height, b.y + b.height) - Math.max(a.y, b.y) > 3));
+            }).length"""
+        )
+        assert hits == 0
+
+
+def test_rings_lie_on_the_curve_of_the_divisor(live):
+    opened = live(lab(D=4))
+    for option in ("1: no division", "√D", "D", "τ: your own number"):
+        opened.control("divide by").select_option(option)
+        for chart in range(3):
+            place = ring(opened, chart)
+            figure = opened.root_element.locator("figure").nth(chart)
+            points = figure.locator("polyline.mha-lit").get_attribute("points").split()
+            assert place == pytest.approx(
+                [float(x) for x in points[2].split(",")], abs=0.1
+            )
+
+
+def test_curves_differ_in_more_than_colour(live):
+    opened = live(lab(divisor="temperature"))
+    figure = opened.root_element.locator("figure").first
+    dashes = figure.locator("polyline").evaluate_all(
+        "all => all.map(line => line.getAttribute('stroke-dasharray'))"
+    )
+    assert len(set(dashes)) == 4
+    names = figure.locator("text").all_text_contents()[-4:]
+    assert names == ["÷ 1", "÷ √D", "÷ D", "÷ τ"]
+
+
+# --- hands -------------------------------------------------------------------------
+
+
+def test_keyboard_moves_every_control(live):
+    widget = lab(D=8)
+    opened = live(widget)
+    press = opened.page.keyboard.press
+
+    opened.control("D").focus()
+    before = bars(opened, 0), ring(opened, 1)
+    press("ArrowRight")
+    assert "D = 16, x = q·k:" in opened.text("output")
+    assert bars(opened, 0) != before[0] and ring(opened, 1) != before[1]
+    assert opened.control("D").get_attribute("aria-valuetext") == "16"
+    press("End")
+    assert "D = 20" in opened.text("output")
+
+    opened.control("divide by").focus()
+    before = bars(opened, 1)
+    press("ArrowDown")
+    assert "x = q·k / √D" in opened.text("output")
+    assert bars(opened, 1) != before
+    press("End")
+    assert "x = q·k / τ" in opened.text("output")
+
+    opened.control("τ").focus()
+    before = bars(opened, 1), ring(opened, 0)
+    press("ArrowRight")
+    assert bars(opened, 1) != before[0] and ring(opened, 0) != before[1]
+    assert opened.control("τ").get_attribute("aria-valuetext") == "2.828"
+
+    opened.control("query").focus()
+    press("End")
+    assert f"query {T - 1} gives key" in opened.text("output")
+
+    opened.control("average over the queries").focus()
+    before = ring(opened, 2)
+    press("ArrowUp")
+    assert measures(opened)["measure"][1] == f"{T} queries, mean"
+    assert ring(opened, 2) != before
+
+
+def test_mouse_moves_every_control(live):
+    opened = live(lab(D=8, divisor="temperature"))
+    for label, said in [("D", "D = 20"), ("query", f"query {T - 1} ")]:
+        before = bars(opened, 1)
+        box = opened.control(label).bounding_box()
+        opened.page.mouse.click(box["x"] + box["width"] - 3, box["y"] + 5)
+        assert said in opened.text("output")
+        assert bars(opened, 1) != before
+    before = bars(opened, 1)
+    box = opened.control("τ").bounding_box()
+    opened.page.mouse.click(box["x"] + box["width"] - 3, box["y"] + 5)
+    assert bars(opened, 1) != before
+    assert opened.control("τ").get_attribute("aria-valuetext") == "32"
+
+
+def test_key_follows_arrows_and_pointer(live):
+    widget = lab(D=16, divisor="sqrt")
+    found = expected(widget, 16, 4.0)
+    opened = live(widget)
+    slider = opened.control("key")
+    slider.focus()
+    band = opened.root_element.locator(".mha-band").first
+    for key, s in [
+        ("ArrowRight", 1),
+        ("End", S - 1),
+        ("ArrowRight", S - 1),
+        ("ArrowLeft", S - 2),
+        ("Home", 0),
+        ("ArrowDown", 0),
+    ]:
+        opened.page.keyboard.press(key)
+        said = opened.text(".mha-detail")
+        assert said.startswith(f"key {s}: ")
+        assert f"x = {4 * found['scores'][0, s]:.2f} / 4 =".replace("-", "−") in said
+        assert read(said.split("w = ")[1]) == near(found["weights"][0, s])
+        assert slider.get_attribute("aria-valuenow") == str(s)
+        assert slider.get_attribute("aria-valuetext") == said
+    left = float(band.get_attribute("x"))
+    box = bars(opened, 1)[3]
+    frame = slider.bounding_box()
+    opened.page.mouse.move(frame["x"] + box["x"] + 5, frame["y"] + 50)
+    assert opened.text(".mha-detail").startswith("key 3: ")
+    assert float(band.get_attribute("x")) > left
+
+
+def test_temperature_has_a_slider_only_where_it_counts(live):
+    opened = live(lab())
+    assert not opened.control("τ").is_visible()
+    opened.control("divide by").select_option("τ: your own number")
+    assert opened.control("τ").is_visible()
+
+
+# --- everywhere --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("colours", ["light", "dark"])
+def test_nothing_for_axe_to_find(live, colours):
+    opened = live(lab(divisor="temperature"), color_scheme=colours)
+    opened.table(ROWS)
+    opened.table(CURVES)
+    assert opened.faults() == []
+
+
+def test_fits_a_small_phone(live):
+    torch.manual_seed(1)
+    widget = ScaleLab(torch.randn(5, 128), torch.randn(64, 128), divisor="temperature")
+    opened = live(widget, viewport={"width": 320, "height": 640})
+    opened.table(ROWS)
+    opened.table(CURVES)
+    assert opened.width() == 320
+
+
+@pytest.mark.parametrize(
+    ("trait", "value", "sentence"),
+    [
+        ("q", [], "2 axes"),
+        ("q", [[], []], "is empty"),
+        ("q", [[1.0, nan]], "not a finite number"),
+        ("k", [[1.0, 2.0]], "at least two keys"),
+        ("k", [[1.0], [2.0]], "as many entries"),
+        ("D", 3, "D must be one of 1, 2."),
+        ("divisor", "half", "the divisor must be one of none, sqrt, D, temperature"),
+        ("temperature", 0.0, "τ must be a positive number"),
+        ("query", 2, "one of 0 to 1"),
+        ("key", 3, "one of 0 to 2"),
+        ("average", "mode", "mean or median"),
+    ],
+)
+def test_bad_state_is_a_sentence(live, trait, value, sentence):
+    widget = ScaleLab(torch.ones(2, 2), torch.eye(3, 2))
+    setattr(widget, trait, value)
+    assert sentence in live(widget).text(".mha-problem")
+
+
+# --- Python ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("most", [1, 2, 7, 8, 96, 256])
+def test_head_sizes_are_powers_of_two_and_all(most):
+    sizes = head_sizes(most)
+    assert sizes[-1] == most and sizes == sorted(set(sizes))
+    assert sizes[:-1] == [2**i for i in range(len(sizes) - 1)]
+    assert most <= 2 * sizes[:-1][-1] if len(sizes) > 1 else most == 1
+
+
+@pytest.mark.parametrize(("most", "first"), [(1, 1), (20, 20), (100, 64), (256, 64)])
+def test_begins_with_the_head_size_of_most_models(most, first):
+    widget = ScaleLab(torch.ones(2, most), torch.ones(3, most))
+    assert first == widget.D
+
+
+def test_too_large_is_reduced_and_says_so(live):
+    widget = ScaleLab(torch.randn(65, 1030), torch.randn(70, 1030))
+    assert repr(widget) == "ScaleLab(64 queries, 64 keys, D up to 1024)"
+    assert "65 queries and 70 keys with 1030 entries" in live(widget).text(
+        ".mha-warning"
+    )
+
+
+def test_still_holds_the_curves_of_torch():
+    widget = lab(average="mean")
+    axes = widget.still().axes
+    found = [expected(widget, D, 1.0) for D in SIZES]
+    for ax, values in zip(
+        axes,
+        [
+            [x["scores"].var() for x in found],
+            [x["nats"].mean() for x in found],
+            [x["norm"].mean() for x in found],
+        ],
+        strict=True,
+    ):
+        line = ax.get_lines()[0]
+        assert list(line.get_xdata()) == SIZES
+        assert line.get_ydata() == pytest.approx([float(x) for x in values], rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("q", "k", "options", "message"),
+    [
+        (torch.zeros(3), torch.zeros(2, 3), {}, r"q must be \(T, D\)"),
+        (torch.zeros(2, 0), torch.zeros(2, 3), {}, "none of them 0"),
+        (torch.zeros(2, 3), torch.full((2, 3), nan), {}, "k must be finite"),
+        (torch.zeros(2, 3), torch.zeros(2, 4), {}, "one D"),
+        (torch.zeros(2, 3), torch.zeros(1, 3), {}, "at least 2 keys"),
+        (None, None, {"D": 5}, "D must be one of 1, 2, 4, 8, 16, 20; got 5"),
+        (None, None, {"divisor": "half"}, "divisor must be one of 'none'"),
+        (None, None, {"temperature": 0}, "temperature must be positive"),
+        (None, None, {"temperature": inf}, "temperature must be positive"),
+        (None, None, {"query": T}, "query must be in 0…5; got 6"),
+        (None, None, {"average": "mode"}, "average must be one of 'mean', 'median'"),
+    ],
+)
+def test_wrong_arguments_name_the_requirement(q, k, options, message):
+    q, k = (q, k) if q is not None else vectors()
+    with pytest.raises(ValueError, match=message):
+        ScaleLab(q, k, **options)
+
+
+def test_words_are_not_vectors():
+    with pytest.raises(TypeError, match="q must be numbers of shape"):
+        ScaleLab("abc", torch.zeros(2, 3))
