@@ -98,8 +98,8 @@ class _Draw:
         return weights
 
     def lengths(self, B: int, S: int) -> Tensor:
-        """Real keys of each sequence: they differ, one is full, none is empty."""
-        return torch.tensor([S - (2 * b) % (S - 1) for b in range(B)])
+        """Real keys of each sequence: they differ, the second has no padding."""
+        return torch.tensor([max(1, S - (2, 0, 3, 1)[b % 4]) for b in range(B)])
 
     def masks(self, s: dict[str, int]) -> dict[str, Tensor]:
         """Boolean (B, T, S), True = may attend, by name; every row sees key 0."""
@@ -115,7 +115,6 @@ class _Draw:
         return {
             "causal": causal,
             "padding": padding,
-            "both": causal & padding,
             "holes": holes,
             "empty": empty,
         }
@@ -148,6 +147,7 @@ def _attention(draw: _Draw) -> list[Probe]:
         }
         if mask is not None:
             inputs["mask"] = draw.masks(s)[mask][:, None]
+            inputs["k"][..., 0, :] = 0.0  # an allowed score that is exactly 0
         return _probe(name, s, inputs, **options)
 
     def reveal():
@@ -163,7 +163,7 @@ def _attention(draw: _Draw) -> list[Probe]:
         probe("holes", "holes"),
         probe("causal", "causal", draw.sizes(T=6, S=6)),
         probe("padding", "padding"),
-        probe("B = H", "both", draw.sizes(B=draw.H)),
+        probe("B = H", "holes", draw.sizes(B=draw.H)),
         probe("empty row", "empty"),
         reveal(),
         probe("gradient", "holes", grad=True),
@@ -191,9 +191,11 @@ def _mha(draw: _Draw, sequence_first: bool = False) -> list[Probe]:
         B, T, S, E = (s[x] for x in "BTSE")
         inputs = {"query": draw.normal(B, T, E)}
         inputs |= {name: draw.normal(B, S, E) for name in ("key", "value")}
+        weights = draw.weights(E)
         if mask is not None:
             inputs["mask"] = draw.masks(s)[mask]
-        return _probe(name, s, inputs, draw.weights(E), **options)
+            inputs["key"][:, 0] = weights["b_k"][:] = 0.0  # a score of exactly 0
+        return _probe(name, s, inputs, weights, **options)
 
     def reveal(name, **options):
         s = draw.sizes(S=4) if draw.fixed else draw.sizes(D=11, E=11 * draw.H, S=4)
@@ -213,7 +215,7 @@ def _mha(draw: _Draw, sequence_first: bool = False) -> list[Probe]:
         probe("holes", "holes"),
         probe("causal", "causal", draw.sizes(T=6, S=6)),
         probe("padding", "padding"),
-        probe("B = H", "both", draw.sizes(B=draw.H)),
+        probe("B = H", "holes", draw.sizes(B=draw.H)),
         probe("empty row", "empty"),
         probe("gradient", "holes", grad=True),
         probe("half", "holes", dtype="float16"),

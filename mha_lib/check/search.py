@@ -1,0 +1,291 @@
+"""Which stages, if they are replaced, give the answers of a submission.
+
+The stages before the softmax, and those after it, meet no mask. So they are found first,
+on probes without one: tiers by the number of mistakes before the scores, and in each
+tier every product of scores, scale, softmax, mix, merge and output at once, in batches
+that share what stands before. The masks come second, on top of what was found. The
+shortest explanations win.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import combinations, product
+
+import torch
+from torch import Tensor
+
+from mha_lib.check.catalogue import stages_for
+from mha_lib.check.reference import (
+    DEFAULT,
+    LAYERS,
+    POLICIES,
+    Path,
+    Problem,
+    Stage,
+    Undefined,
+    compute,
+    context_of,
+    front,
+)
+
+__all__ = ["Case", "Explanation", "explain", "matches", "names"]
+
+MOST = 6  # mistakes at once
+PREFIX = ("inputs", "project", "bias", "split")
+MASKING = ("mask", "causal", "padding", "combine", "polarity", "fill")
+TOLERANCE = {  # of the largest deviation, in units of the root mean square
+    torch.float64: 1e-6,
+    torch.float32: 5e-4,
+    torch.float16: 3e-2,
+    torch.bfloat16: 2e-1,
+}
+
+
+@dataclass
+class Case:
+    """A problem and what the submission answered; None if it failed."""
+
+    problem: Problem
+    output: Tensor | None
+    name: str = ""
+
+    def empty(self, path: Path) -> bool:
+        """Whether a policy matters: a softmax over hidden scores alone."""
+        computed = compute(self.problem, path)
+        return not computed or not computed["output"].isfinite().all()
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Stages that reproduce every answer.
+
+    Attributes:
+        path: the stages.
+        policies: what rows may be where every key is hidden; empty if none fits.
+        masks: whether the masked probes are explained too.
+    """
+
+    path: Path
+    policies: tuple[str, ...] = ()
+    masks: bool = True
+
+
+def names(path: Path) -> tuple[str, ...]:
+    """The mistakes on a path, each once, in the order of the stages."""
+    return tuple(dict.fromkeys(name for stage in path for name in stage.names))
+
+
+def matches(theirs: Tensor, ours: Tensor, slack: float = 1.0) -> bool:
+    """Equal up to the rounding of their dtype; NaN equals NaN."""
+    if theirs.shape != ours.shape:
+        return False
+    if theirs.dtype == torch.bool or ours.dtype == torch.bool:
+        return theirs.dtype == ours.dtype and torch.equal(theirs, ours)
+    tolerance = slack * TOLERANCE.get(theirs.dtype, 0.0)
+    theirs = theirs.to(ours.dtype)
+    if not torch.equal(theirs.isfinite(), ours.isfinite()):
+        return False
+    finite = ours.isfinite()
+    size = ours[finite].square().mean().sqrt() if finite.any() else 0.0
+    return bool(((theirs - ours)[finite].abs() <= tolerance * size).all())
+
+
+def explain(call: str, cases: list[Case], deepest: int = 3) -> list[Explanation]:
+    """The shortest explanations of all cases; none if the catalogue has none.
+
+    Args:
+        call: the task.
+        cases: of the submission.
+        deepest: how many mistakes may stand before the scores.
+    """
+    stages = stages_for(call)
+    if call not in ("attention", *LAYERS):
+        return [Explanation(path) for path in _parts(stages, cases)]
+    masked = [case for case in cases if case.problem.masked]
+    plain = [case for case in cases if not case.problem.masked]
+    if call == "split_concat":  # its masks act always: no key may be visible
+        found = _with_masks(stages, (), cases)
+        if found:
+            return _shortest(found)
+    paths = _unmasked(stages, plain, deepest)
+    found = [e for path in paths for e in _with_masks(stages, path, masked)]
+    return _shortest(found or [Explanation(path, masks=False) for path in paths])
+
+
+def _shortest(found: list[Explanation]) -> list[Explanation]:
+    """Of each set of mistakes one, and of these the smallest."""
+    least = min((len(names(e.path)) for e in found), default=0)
+    unique = {names(e.path): e for e in reversed(found)}
+    return [e for key, e in reversed(unique.items()) if len(key) == least]
+
+
+def _wrong(stages: dict, among: Iterable[str], count: int) -> Iterator[Path]:
+    """All ways to replace ``count`` of the stages."""
+    for chosen_stages in combinations([s for s in among if s in stages], count):
+        yield from product(*(stages[s][1:] for s in chosen_stages))
+
+
+def _fits(case: Case, path: Path, policy: str = "nan") -> bool | None:
+    """Whether the path gives the answer; None where it may give any."""
+    computed = compute(case.problem, path, policy)
+    if computed is None:
+        return None
+    if case.output is None or not computed:
+        return case.output is None and not computed
+    return matches(case.output, computed["output"])
+
+
+def _parts(stages: dict, cases: list[Case]) -> list[Path]:
+    for count in range(len(stages) + 1):
+        found = [
+            path
+            for path in _wrong(stages, stages, count)
+            if _all_fit(_fits(case, path) for case in cases)
+        ]
+        if found:
+            return found
+    return []
+
+
+def _all_fit(verdicts: Iterable[bool | None]) -> bool:
+    """None is neutral, but something has to fit."""
+    some = False
+    for verdict in verdicts:
+        if verdict is False:
+            return False
+        some = some or verdict is True
+    return some
+
+
+# --- without masks ------------------------------------------------------------------
+
+
+def _unmasked(stages: dict, cases: list[Case], deepest: int) -> list[Path]:
+    answered = [case for case in cases if case.output is not None]
+    if not answered:
+        return []
+    found: list[Path] = []
+    least = MOST
+    for tier in range(deepest + 1):
+        if found and least < tier:
+            break
+        for prefix in _wrong(stages, PREFIX, tier):
+            if len(names(prefix)) > least:
+                continue
+            for path in _screen(stages, answered[0], prefix):
+                for layout in stages.get("layout", [None]):
+                    whole = path + ((layout,) if layout and layout.names else ())
+                    count = len(names(whole))
+                    if count > least or not _all_fit(_fits(c, whole) for c in cases):
+                        continue
+                    least = count
+                    found.append(whole)
+    return [path for path in found if len(names(path)) == least]
+
+
+def _screen(stages: dict, case: Case, prefix: Path) -> list[Path]:
+    """Everything after the prefix at once, compared at a few numbers of one token."""
+    p, target = case.problem, case.output
+    p.policy = "nan"
+    try:
+        q, k, v, query = front(p, prefix)
+        picks, contexts = _contexts(stages, p, q, k, v, prefix)
+    except (Undefined, RuntimeError, IndexError):
+        return []
+    tolerance = 3 * TOLERANCE.get(target.dtype, 0.0)
+    target = target.to(contexts.dtype)
+    tolerance = tolerance * target.square().mean().sqrt()
+    if query is None:
+        if contexts.shape[1:] != target.shape:
+            return []
+        gap = (contexts - target).flatten(1).abs().amax(1)
+        return [
+            prefix + picks(n) for n in (gap <= tolerance).nonzero().flatten().tolist()
+        ]
+    if target.shape[-1] != p.E:
+        return []
+    tokens = []
+    for stage in stages["merge"]:
+        merged = stage.do(contexts).reshape(len(contexts), *query.shape[:2], -1)[
+            :, 0, 0
+        ]
+        tokens.append(torch.cat([merged] * (p.E // merged.shape[-1]), -1))
+    merged = torch.stack(tokens)  # (merges, contexts, E)
+    outputs = [stage.do(p, merged, query[0, 0])[..., :8] for stage in stages["out"]]
+    gap = (torch.stack(outputs) - target[0, 0, :8]).abs().amax(-1)
+    return [
+        prefix + picks(n) + _replaced(stages["merge"][m], stages["out"][o])
+        for o, m, n in (gap <= tolerance).nonzero().tolist()
+    ]
+
+
+def _contexts(stages, p, q, k, v, prefix) -> tuple[Callable[[int], Path], Tensor]:
+    """All contexts (N, B, H, T, D), and which stages made the n-th of them."""
+    scores, scales, factors = [], [], []
+    for stage in stages["scores"]:
+        with suppress(IndexError):
+            scores.append((stage, stage.do(p, q, k)))
+    for stage in stages["scale"]:
+        with suppress(IndexError):
+            factors.append(stage.do(p, q.shape[-1]))
+            scales.append(stage)
+    before, after = torch.tensor(factors, dtype=q.dtype).T.unflatten(
+        1, (-1, 1, 1, 1, 1)
+    )
+    scaled = torch.stack([x for _, x in scores])[:, None] * before
+    contexts, last = [], []
+    for softmax in stages["softmax"]:
+        weights = softmax.do(scaled) * after
+        for mix in stages["mix"]:
+            with suppress(IndexError):
+                contexts.append(context_of(p, weights, v, (*prefix, mix)).flatten(0, 1))
+                last.append((softmax, mix))
+
+    def pick(n: int) -> Path:
+        n, scale = divmod(n, len(scales))
+        n, score = divmod(n, len(scores))
+        return _replaced(scores[score][0], scales[scale], *last[n])
+
+    return pick, torch.cat(contexts)
+
+
+def _replaced(*stages: Stage) -> Path:
+    return tuple(stage for stage in stages if stage is not DEFAULT[stage.stage])
+
+
+# --- with masks ---------------------------------------------------------------------
+
+
+def _with_masks(stages: dict, path: Path, cases: list[Case]) -> list[Explanation]:
+    """What the masks add to a path, for each policy that fits."""
+    if not cases:
+        return [Explanation(path, POLICIES)]
+    others = [case for case in cases if case.name != "empty row"]
+    for judged in (cases, others):  # without it where the row is like no policy
+        for count in range(min(3, MOST - len(names(path))) + 1):
+            found = []
+            for added in _wrong(stages, MASKING, count):
+                policies = _policies(judged, path + added)
+                if policies:
+                    known = policies if judged is cases else ()
+                    found.append(Explanation(path + added, known))
+            if found:
+                return found
+    return []
+
+
+def _policies(cases: list[Case], path: Path) -> tuple[str, ...]:
+    """Those under which the path gives all answers."""
+    left = POLICIES
+    some = False
+    for case in cases:
+        verdicts = {}
+        for policy in left:
+            verdicts[policy] = _fits(case, path, policy)
+            if verdicts[policy] is None or not case.empty(path):
+                verdicts = dict.fromkeys(left, verdicts[policy])
+                break
+        left = tuple(p for p in left if verdicts[p] is not False)
+        some = some or True in verdicts.values()
+    return left if some else ()
