@@ -1,6 +1,6 @@
 // Where does each query look? All heads small, one head large, one query in words.
 import {
-  button, choice, controls, dot, fixed, h, heatmap, need, needArray, numbers, palette,
+  button, choice, controls, dot, fixed, h, heatmap, need, needArray, numbers, palette, press,
   products, range, readout, say, shade, slider, softmax, toggle, widget,
 } from "./common.js";
 
@@ -72,7 +72,8 @@ export default widget("Attention explorer", (ui) => {
   };
   const largest = () => {
     if (kind() === "weights") return 1;
-    return Math.max(1e-9, ...now.scores.flat(2).map(Math.abs));
+    now.largest ??= now.scores.flat(2).reduce((most, x) => Math.max(most, Math.abs(x)), 1e-9);
+    return now.largest;
   };
   const place = () => [
     Math.min(ui.get("query"), ui.get("query_tokens").length - 1),
@@ -99,9 +100,7 @@ export default widget("Attention explorer", (ui) => {
       }));
       drawn = { now, state };
     }
-    [...small.children].forEach((one, head) => {
-      one.setAttribute("aria-pressed", head === ui.get("head"));
-    });
+    [...small.children].forEach((one, head) => press(one, head === ui.get("head")));
   });
 
   const line = readout();
@@ -117,6 +116,7 @@ export default widget("Attention explorer", (ui) => {
         value: (a, b) => shading(one[a][b], top, ui.get("log")),
         text: (a, b) => fixed(one[a][b]),
         hidden: (a, b) => hidden(a, b),
+        of: [one, ui.get("mask"), ui.get("log"), top],
         cursor: [i, j],
         row: i,
         label: `${VIEWS[kind()]} of head ${ui.get("head")}: arrow keys move from cell to cell`,
@@ -134,7 +134,7 @@ export default widget("Attention explorer", (ui) => {
       words = ui.get("query_tokens");
       query.replaceChildren(...words.map((word, t) => button(word, () => ui.set("query", t))));
     }
-    [...query.children].forEach((one, t) => one.setAttribute("aria-pressed", t === i));
+    [...query.children].forEach((one, t) => press(one, t === i));
     const row = now.weights[Math.min(ui.get("head"), heads() - 1)][i];
     const colours = palette(ui.root);
     if (looks.children.length !== row.length || looks.dataset.words !== `${ui.get("key_tokens")}`) {

@@ -72,7 +72,10 @@ export function widget(name, build) {
     model.on("change", schedule);
     const size = new ResizeObserver(schedule);
     size.observe(root);
-    const theme = new MutationObserver(schedule);
+    const theme = new MutationObserver(() => {
+      palettes.delete(root);
+      schedule();
+    });
     const attributeFilter = ["data-theme", "data-jp-theme-light", "class", "theme"];
     for (const node of [document.documentElement, document.body]) {
       theme.observe(node, { attributes: true, attributeFilter });
@@ -186,6 +189,11 @@ export function button(label, action) {
   return h("button", { type: "button", class: "mha-button", onclick: action }, label);
 }
 
+/** Show whether a button is the chosen one; touch the page only where that changes. */
+export function press(one, pressed) {
+  if (one.getAttribute("aria-pressed") !== `${pressed}`) one.setAttribute("aria-pressed", pressed);
+}
+
 export function controls(...children) {
   return h("div", { class: "mha-controls" }, ...children);
 }
@@ -262,8 +270,15 @@ export const range = (n) => Array.from({ length: n }, (_, i) => i);
 
 // --- colour -------------------------------------------------------------------------
 
+const palettes = new WeakMap(); // asking for a style costs more than a drawing
+
 /** The colours of `common.css` as [r, g, b] or text, for drawing on a canvas. */
 export function palette(root) {
+  if (!palettes.has(root)) palettes.set(root, readPalette(root));
+  return palettes.get(root);
+}
+
+function readPalette(root) {
   const probe = h("span", { hidden: true });
   root.append(probe);
   const colour = (name) => {
@@ -301,7 +316,8 @@ const FONT = "system-ui, sans-serif";
  * A map of rows × columns on a canvas, steered by mouse, touch and keyboard.
  *
  * `content()` gives {rows, columns: labels, value(i, j) in −1…1, text(i, j), hidden(i, j),
- * cursor: [i, j] or null, row: the row that is lit, outlined(i, j), label, detail(i, j)}.
+ * cursor: [i, j] or null, row: the row that is lit, outlined(i, j), label, of}. `of` is a
+ * list of all that the cells depend on; while it stays the same they are not drawn again.
  * `move(i, j)` is called where the pointer or the arrow keys go, `pick(i, j)` for a
  * click, Enter or Space.
  */
@@ -311,6 +327,8 @@ export function heatmap(ui, { content, move, pick, rowTitle = "query", columnTit
     class: "mha-map", tabindex: "0", role: "application",
     "aria-roledescription": "map",
   }, canvas);
+  const cells = h("canvas"); // drawn once for many places of the cursor
+  let known = null;
   let layout = null;
   let now = null;
 
@@ -370,12 +388,24 @@ export function heatmap(ui, { content, move, pick, rowTitle = "query", columnTit
     canvas.style.width = `${width}px`;
     canvas.style.height = `${height}px`;
     context.scale(scale, scale);
-    draw(context, now, layout, palette(ui.root), slanted, rowTitle, columnTitle);
+    const colours = palette(ui.root);
+    drawLabels(context, now, layout, colours, slanted, rowTitle, columnTitle);
+    const of = now.of && [...now.of, cell, scale, colours, rows.length, columns.length];
+    if (!of || !of.every((x, i) => x === known?.[i])) {
+      cells.width = Math.ceil(cell * columns.length * scale);
+      cells.height = Math.ceil(cell * rows.length * scale);
+      const inner = cells.getContext("2d");
+      inner.scale(scale, scale);
+      drawCells(inner, now, cell, colours);
+      known = of;
+    }
+    context.drawImage(cells, left, top, cells.width / scale, cells.height / scale);
+    drawCursor(context, now, layout, colours);
   });
   return frame;
 }
 
-function draw(context, now, { left, top, cell }, colours, slanted, rowTitle, columnTitle) {
+function drawLabels(context, now, { left, top, cell }, colours, slanted, rowTitle, columnTitle) {
   const { rows, columns, cursor, row } = now;
   const centre = (k) => (k + 0.5) * cell;
   context.textBaseline = "middle";
@@ -412,10 +442,17 @@ function draw(context, now, { left, top, cell }, colours, slanted, rowTitle, col
     context.fillText(label, 0, 0, slanted ? top - 22 : undefined);
     context.restore();
   });
-  const gap = cell > 6 ? 1 : 0;
-  for (let i = 0; i < rows.length; i++) {
-    for (let j = 0; j < columns.length; j++) {
-      const [x, y] = [left + j * cell, top + i * cell];
+}
+
+const gapOf = (cell) => (cell > 6 ? 1 : 0);
+
+function drawCells(context, now, cell, colours) {
+  const gap = gapOf(cell);
+  context.textBaseline = "middle";
+  context.textAlign = "center";
+  for (let i = 0; i < now.rows.length; i++) {
+    for (let j = 0; j < now.columns.length; j++) {
+      const [x, y] = [j * cell, i * cell];
       const hidden = now.hidden?.(i, j);
       const fill = shade(colours, hidden ? 0 : now.value(i, j));
       context.fillStyle = css(fill);
@@ -431,24 +468,24 @@ function draw(context, now, { left, top, cell }, colours, slanted, rowTitle, col
       const text = cell >= 26 && !hidden && now.text?.(i, j);
       if (text) {
         context.fillStyle = ink(fill);
-        context.textAlign = "center";
         context.font = `${cell >= 34 ? 11 : 9}px ${FONT}`;
         context.fillText(text, x + (cell - gap) / 2, y + (cell - gap) / 2, cell - 3);
       }
-      if (now.outlined?.(i, j)) {
-        context.strokeStyle = colours.accent;
-        context.lineWidth = 2;
-        context.strokeRect(x + 1, y + 1, cell - gap - 2, cell - gap - 2);
-      }
     }
   }
+}
+
+function drawCursor(context, now, { left, top, cell }, colours) {
+  const { rows, columns, cursor, row } = now;
+  const gap = gapOf(cell);
+  const box = (i, j, width, inset, across = cell) => {
+    context.lineWidth = width;
+    context.strokeRect(left + j * cell + inset, top + i * cell + inset, across - gap - 2 * inset, cell - gap - 2 * inset);
+  };
   context.strokeStyle = colours.accent;
-  if (row != null && row < rows.length) {
-    context.lineWidth = 2;
-    context.strokeRect(left, top + row * cell, cell * columns.length - gap, cell - gap);
+  if (now.outlined) {
+    rows.forEach((_, i) => columns.forEach((_, j) => now.outlined(i, j) && box(i, j, 2, 1)));
   }
-  if (cursor) {
-    context.lineWidth = 3;
-    context.strokeRect(left + cursor[1] * cell, top + cursor[0] * cell, cell - gap, cell - gap);
-  }
+  if (row != null && row < rows.length) box(row, 0, 2, 0, cell * columns.length);
+  if (cursor) box(...cursor, 3, 0);
 }
