@@ -13,11 +13,12 @@ const read = (nested) => tensor(shapeOf(nested), Float64Array.from(nested.flat(I
 const view = (x, shape) => tensor(shape, x.data);
 const each = (x, f) => tensor(x.shape, x.data.map(f));
 
-/** Visit every index of a shape; each operand tells its step along every axis. */
-function walk(shape, steps, visit, axis = 0, offsets = steps.map(() => 0)) {
-  if (axis === shape.length) return visit(...offsets);
-  for (let i = 0; i < shape[axis]; i++) {
-    walk(shape, steps, visit, axis + 1, offsets.map((x, k) => x + i * steps[k][axis]));
+/** Visit every index of a shape; each of two or three operands tells its step along every axis. */
+function walk(shape, steps, visit, axis = 0, i = 0, j = 0, k = 0) {
+  if (axis === shape.length) return visit(i, j, k);
+  const [a, b, c] = steps.map((step) => step[axis]);
+  for (let n = 0; n < shape[axis]; n++) {
+    walk(shape, steps, visit, axis + 1, i + n * a, j + n * b, k + n * (c ?? 0));
   }
 }
 
@@ -42,6 +43,7 @@ function cat(parts, axis) {
 }
 
 const stack = (parts) => cat(parts.map((x) => view(x, [1, ...x.shape])), 0);
+const unstack = (x) => chunk(x, x.shape[0], 0).map((part) => view(part, x.shape.slice(1)));
 
 function chunk(x, count, axis) {
   const shape = x.shape.map((n, i) => (i === axis ? n / count : n));
@@ -80,169 +82,188 @@ function softmaxOver(scores, axis) {
   return swap(rows, axis, last);
 }
 
-// --- the six styles: step → [code, name, axes, tensor] -------------------------------
+// --- the six styles, each with its own code, axes and operations -----------------------
 // Axes: "h | b t d" is a Python list over h of tensors (b, t, d); (h d) is one axis.
 
-function attend(q, k, v, { mask, scale }, [first, second], keys) {
+function attend([q, k, v], mask, { scale }, { equations: [first, second], keys }) {
   const scores = einsum(first, each(q, (x) => x * scale), k);
   const masked = mask && each(scores, (x, i) => (mask.data[i] ? x : -Infinity));
   const weights = softmaxOver(masked ?? scores, keys);
   return { scores, masked, weights, context: einsum(second, weights, v) };
 }
 
-const BATCHED = ["bhtd,bhsd->bhts", "bhts,bhsd->bhtd"];
-const ROWS = ["ntd,nsd->nts", "nts,nsd->ntd"];
-const CODE = {
-  projections: "q, k, v = self.q_proj(query), self.k_proj(key), self.v_proj(value)",
-  scores: "scores = (q * scale) @ k.transpose(-2, -1)",
-  mask: "scores = scores.masked_fill(~mask, lowest)",
-  weights: "weights = scores.softmax(-1)",
-  emptied: ".masked_fill(~mask, 0.0)",
-  context: "context = weights @ v",
-  output: "output = self.out_proj(merged)",
+const qkv = (x, p) => range(3).map((r) => linear(x, p.matrices[r], p.biases[r]));
+const fused = (x, p) => linear(x, cat(p.matrices.slice(0, 3), 0), cat(p.biases.slice(0, 3), 0));
+const same = (x) => x;
+
+const BATCHED = {
+  axes: {
+    x: "b t e", project: "r | b t (h d)", heads: "b h t d", scores: "b h t s",
+    merged: "b t (h d)", output: "b t e",
+  },
+  code: {
+    x: "query",
+    project: "q, k, v = self.q_proj(query), self.k_proj(key), self.v_proj(value)",
+    split: "? = ?.unflatten(-1, (H, D)).transpose(1, 2)",
+    scores: "scores = (q * scale) @ k.transpose(-2, -1)",
+    mask: "scores = scores.masked_fill(~mask, lowest)",
+    weights: "weights = scores.softmax(-1)",
+    emptied: ".masked_fill(~mask, 0.0)",
+    context: "context = weights @ v",
+    merge: "merged = context.transpose(1, 2).flatten(2)",
+    output: "output = self.out_proj(merged)",
+    returned: "weights",
+  },
+  projected: "{r}",
+  prefix: "",
+  contexts: "context",
+  equations: ["bhtd,bhsd->bhts", "bhts,bhsd->bhtd"],
+  keys: 3,
+  turn: same,
+  project: (x, p) => stack(qkv(x, p)),
+  cut: unstack,
+  split: (y, { B, T, H, D }) => swap(view(y, [B, T, H, D]), 1, 2),
+  mask: same,
+  attend,
+  merge: (c, { x }) => view(swap(c, 1, 2), x.shape),
+  finish: same,
+  back: same,
 };
 
-/** The steps in which most styles differ in their axes alone. */
-function middle(parts, heads, code = {}, prefix = "", contexts = `${prefix}context`) {
-  const says = { ...CODE, ...code };
-  const scores = heads.replace("d", "s");
-  return {
-    scores: [says.scores, `${prefix}scores`, scores, parts.scores],
-    mask: parts.masked && [says.mask, `${prefix}scores`, scores, parts.masked],
-    weights: [says.weights + (parts.masked ? says.emptied : ""), `${prefix}weights`,
-      scores, parts.weights],
-    context: [says.context, contexts, heads, parts.context],
-  };
+function style({ axes, code, ...operations }) {
+  return { ...BATCHED, ...operations,
+    axes: { ...BATCHED.axes, ...axes }, code: { ...BATCHED.code, ...code } };
 }
 
-function splits(code, heads, qkv, prefix = "") {
-  return Object.fromEntries([..."qkv"].map((x, r) => [`split ${x}`, [
-    code.replaceAll("?", x), prefix + x, r ? heads.replace("t", "s") : heads, qkv[r]]]));
-}
-
-const project = (x, { matrices, biases }) =>
-  range(3).map((r) => linear(x, matrices[r], biases[r]));
-const splitHeads = (x, { H, D }) => swap(view(x, [...x.shape.slice(0, 2), H, D]), 1, 2);
-const output = (merged, p) => linear(merged, p.matrices[3], p.biases[3]);
+const ROWS = { equations: ["ntd,nsd->nts", "nts,nsd->ntd"], keys: 2 };
 
 const STYLES = {
-  PerHeadMHA(p) {
-    const { x, H } = p;
-    const slices = [p.matrices, p.biases].map((all) => all.map((part) => chunk(part, H, 0)));
-    const masks = p.mask && chunk(p.mask, H, 1);
-    const heads = range(H).map((i) => {
-      const [matrices, biases] = slices.map((all) => all.map((parts) => parts[i]));
-      const qkv = project(x, { matrices, biases });
-      return { qkv, all: stack(qkv),
-        ...attend(...qkv, { ...p, mask: masks?.[i] }, ["btd,bsd->bts", "bts,bsd->btd"], 2) };
-    });
-    const list = (key) => heads[0][key] && stack(heads.map((head) => head[key]));
-    const parts = Object.fromEntries(
-      ["scores", "masked", "weights", "context"].map((key) => [key, list(key)]));
-    const merged = p.join(cat(heads.map((head) => head.context), 2));
-    return {
-      x: ["query", "query", "b t e", x],
-      project: [`${CODE.projections}  # in each head`, "heads[{h}]: {r}", "h r | b t d", list("all")],
-      ...splits("# nothing to split: each head has a ? of its own", "h | b t d",
-        range(3).map((r) => stack(heads.map((head) => head.qkv[r]))), "heads[{h}]: "),
-      ...middle(parts, "h | b t d", {}, "heads[{h}]: ", "contexts[{h}]"),
-      merge: ["merged = torch.cat(contexts, dim=-1)", "merged", "b t (h d)", merged],
-      output: [CODE.output, "output", "b t e", output(merged, p)],
-      returned: ["torch.stack(weights, dim=1)", "weights", "b h t s", swap(parts.weights, 0, 1)],
-    };
-  },
-  BatchedMHA(p, projected = project(p.x, p), first = null, split = "") {
-    const qkv = projected.map((x) => splitHeads(x, p));
-    const parts = attend(...qkv, p, BATCHED, 3);
-    const merged = p.join(view(swap(parts.context, 1, 2), p.x.shape));
-    return {
-      x: ["query", "query", "b t e", p.x],
-      project: first ?? [CODE.projections, "{r}", "r | b t (h d)", stack(projected)],
-      ...splits(`${split}? = ?.unflatten(-1, (H, D)).transpose(1, 2)`, "b h t d", qkv),
-      ...middle(parts, "b h t d"),
-      merge: ["merged = context.transpose(1, 2).flatten(2)", "merged", "b t (h d)", merged],
-      output: [CODE.output, "output", "b t e", output(merged, p)],
-      returned: ["weights", "weights", "b h t s", parts.weights],
-    };
-  },
-  FusedMHA(p) {
-    const qkv = linear(p.x, cat(p.matrices.slice(0, 3), 0), cat(p.biases.slice(0, 3), 0));
-    return STYLES.BatchedMHA(p, chunk(qkv, 3, 2),
-      ["qkv = self.in_proj(query)", "qkv", "b t (r h d)", qkv],
-      "q, k, v = qkv.chunk(3, dim=-1)\n");
-  },
-  EinsumMHA(p) {
-    const x = swap(p.x, 0, 1);
-    const projected = project(x, p);
-    const qkv = projected.map((y) => view(y, [...x.shape.slice(0, 2), p.H, p.D]));
-    const equations = ["tbhd,sbhd->tsbh", "tsbh,sbhd->tbhd"];
-    const mask = p.mask && permute(p.mask, [2, 3, 0, 1]);
-    const parts = attend(...qkv, { ...p, mask }, equations, 1);
-    const merged = p.join(view(parts.context, x.shape));
-    const middles = middle(parts, "t b h d", {
-      scores: `scores = torch.einsum("${equations[0]}", q * scale, k)`,
+  PerHeadMHA: style({
+    axes: { project: "h r | b t d", heads: "h | b t d", scores: "h | b t s" },
+    code: {
+      project: `${BATCHED.code.project}  # in each head`,
+      split: "# nothing to split: each head has a ? of its own",
+      merge: "merged = torch.cat(contexts, dim=-1)",
+      returned: "torch.stack(weights, dim=1)",
+    },
+    projected: "heads[{h}]: {r}", prefix: "heads[{h}]: ", contexts: "contexts[{h}]",
+    project(x, p) {
+      const rows = (parts, i) => parts.map((part) => chunk(part, p.H, 0)[i]);
+      return stack(range(p.H).map((i) =>
+        stack(qkv(x, { matrices: rows(p.matrices, i), biases: rows(p.biases, i) }))));
+    },
+    cut: (y) => unstack(swap(y, 0, 1)),
+    split: same,
+    mask: (m) => swap(m, 0, 1),
+    attend(parts, mask, p) {
+      const [masks, ...heads] = [mask, ...parts].map((y) => y && unstack(y));
+      const steps = { equations: ["btd,bsd->bts", "bts,bsd->btd"], keys: 2 };
+      const all = range(p.H).map((i) => attend(heads.map((y) => y[i]), masks?.[i], p, steps));
+      return Object.fromEntries(Object.keys(all[0]).map((key) =>
+        [key, all[0][key] && stack(all.map((head) => head[key]))]));
+    },
+    merge: (c) => cat(unstack(c), 2),
+    back: (w) => swap(w, 0, 1),
+  }),
+  BatchedMHA: BATCHED,
+  FusedMHA: style({
+    axes: { project: "b t (r h d)" },
+    code: {
+      project: "qkv = self.in_proj(query)",
+      split: `q, k, v = qkv.chunk(3, dim=-1)\n${BATCHED.code.split}`,
+    },
+    projected: "qkv", project: fused, cut: (y) => chunk(y, 3, 2),
+  }),
+  EinsumMHA: style({
+    axes: {
+      x: "t b e", project: "r | t b (h d)", heads: "t b h d", scores: "t s b h",
+      merged: "t b (h d)", output: "t b e",
+    },
+    code: {
+      x: "query = x.transpose(0, 1)  # the caller does it",
+      split: "? = ?.unflatten(-1, (H, D))",
+      scores: 'scores = torch.einsum("tbhd,sbhd->tsbh", q * scale, k)',
       mask: "scores = scores.masked_fill(~mask[..., None], lowest)",
-      weights: "weights = scores.softmax(dim=1)", emptied: ".masked_fill(~mask[..., None], 0.0)",
-      context: `context = torch.einsum("${equations[1]}", weights, v)`,
-    });
-    for (const step of ["scores", "mask", "weights"]) {
-      if (middles[step]) middles[step][2] = "t s b h";
-    }
-    return {
-      x: ["query = x.transpose(0, 1)  # the caller does it", "query", "t b e", x],
-      project: [CODE.projections, "{r}", "r | t b (h d)", stack(projected)],
-      ...splits("? = ?.unflatten(-1, (H, D))", "t b h d", qkv),
-      ...middles,
-      merge: ["merged = context.flatten(-2)", "merged", "t b (h d)", merged],
-      output: [CODE.output, "output", "t b e", output(merged, p)],
-      returned: ["weights.permute(2, 3, 0, 1)", "weights", "b h t s", permute(parts.weights, [2, 3, 0, 1])],
-    };
-  },
-  BuiltinMHA(p) {
-    const { B, T, H, D } = p;
-    const x = swap(p.x, 0, 1);
-    const all = linear(x, cat(p.matrices.slice(0, 3), 0), cat(p.biases.slice(0, 3), 0));
-    const qkv = chunk(all, 3, 2).map((y) => swap(view(y, [T, B * H, D]), 0, 1));
-    const mask = p.mask && view(p.mask, [B * H, T, T]);
-    const parts = attend(...qkv, { ...p, mask }, ROWS, 2);
-    const merged = p.join(view(swap(parts.context, 0, 1), [T * B, H * D]));
-    return {
-      x: ["query = query.transpose(1, 0)  # batch_first=True", "query", "t b e", x],
-      project: ["qkv = linear(query, in_proj_weight, in_proj_bias)", "qkv", "t b (r h d)", all],
-      ...splits("q, k, v = qkv[..., :E], qkv[..., E:2*E], qkv[..., 2*E:]\n" +
-        "? = ?.reshape(-1, B * H, D).transpose(0, 1)", "(b h) t d", qkv),
-      ...middle(parts, "(b h) t d", {
-        scores: "scores = torch.bmm(q * scale, k.transpose(-2, -1))",
-        mask: "scores = scores + attn_mask  # −∞ where hidden, in baddbmm",
-        weights: "weights = softmax(scores, dim=-1)",
-        emptied: "\nweights = weights.masked_fill(empty, 0.0)  # our class",
-        context: "context = torch.bmm(weights, v)",
-      }),
-      merge: ["merged = context.transpose(0, 1).reshape(T * B, E)", "merged", "(t b) (h d)", merged],
-      output: ["output = linear(merged, out_proj_weight, out_proj_bias)\noutput = output.view(T, B, E).transpose(1, 0)",
-        "output", "b t e", swap(view(output(merged, p), [T, B, H * D]), 0, 1)],
-      returned: ["weights.view(B, H, T, S)", "weights", "b h t s", view(parts.weights, [B, H, T, T])],
-    };
-  },
-  SplitConcatMHA(p) {
-    const { B, T, H } = p;
-    const projected = project(p.x, p);
-    const qkv = projected.map((y) => cat(chunk(y, H, 2), 0));
-    const mask = p.mask && view(swap(p.mask, 0, 1), [H * B, T, T]);
-    const parts = attend(...qkv, { ...p, mask }, ROWS, 2);
-    const merged = p.join(cat(chunk(parts.context, H, 0), 2));
-    return {
-      x: ["query", "query", "b t e", p.x],
-      project: [CODE.projections, "{r}", "r | b t (h d)", stack(projected)],
-      ...splits("? = torch.cat(?.split(D, dim=-1), dim=0)", "(h b) t d", qkv),
-      ...middle(parts, "(h b) t d"),
-      merge: ["merged = torch.cat(context.chunk(H, dim=0), dim=-1)", "merged", "b t (h d)", merged],
-      output: [CODE.output, "output", "b t e", output(merged, p)],
-      returned: ["weights.unflatten(0, (H, B)).transpose(0, 1)", "weights", "b h t s",
-        swap(view(parts.weights, [H, B, T, T]), 0, 1)],
-    };
-  },
+      weights: "weights = scores.softmax(dim=1)",
+      emptied: ".masked_fill(~mask[..., None], 0.0)",
+      context: 'context = torch.einsum("tsbh,sbhd->tbhd", weights, v)',
+      merge: "merged = context.flatten(-2)",
+      returned: "weights.permute(2, 3, 0, 1)",
+    },
+    equations: ["tbhd,sbhd->tsbh", "tsbh,sbhd->tbhd"], keys: 1,
+    turn: (x) => swap(x, 0, 1),
+    split: (y, { B, T, H, D }) => view(y, [T, B, H, D]),
+    mask: (m) => permute(m, [2, 3, 0, 1]),
+    merge: (c, { B, T, H, D }) => view(c, [T, B, H * D]),
+    back: (w) => permute(w, [2, 3, 0, 1]),
+  }),
+  BuiltinMHA: style({
+    axes: {
+      x: "t b e", project: "t b (r h d)", heads: "(b h) t d", scores: "(b h) t s",
+      merged: "(t b) (h d)",
+    },
+    code: {
+      x: "query = query.transpose(1, 0)  # batch_first=True",
+      project: "qkv = linear(query, in_proj_weight, in_proj_bias)",
+      split: "q, k, v = qkv.split(E, dim=-1)\n? = ?.reshape(-1, B * H, D).transpose(0, 1)",
+      scores: "scores = torch.bmm(q * scale, k.transpose(-2, -1))",
+      mask: "scores = scores + attn_mask  # −∞ where hidden",
+      weights: "weights = softmax(scores, dim=-1)",
+      emptied: "\nweights = weights.masked_fill(empty, 0.0)",
+      context: "context = torch.bmm(weights, v)",
+      merge: "merged = context.transpose(0, 1).reshape(T * B, E)",
+      output: "output = linear(merged, out_proj_weight, out_proj_bias)\n" +
+        "output = output.view(T, B, E).transpose(1, 0)",
+      returned: "weights.view(B, H, T, S)",
+    },
+    ...ROWS,
+    projected: "qkv", project: fused, cut: (y) => chunk(y, 3, 2),
+    turn: (x) => swap(x, 0, 1),
+    split: (y, { B, T, H, D }) => swap(view(y, [T, B * H, D]), 0, 1),
+    mask: (m, { B, T, H }) => view(m, [B * H, T, T]),
+    merge: (c, { B, T, H, D }) => view(swap(c, 0, 1), [T * B, H * D]),
+    finish: (y, { B, T, H, D }) => swap(view(y, [T, B, H * D]), 0, 1),
+    back: (w, { B, T, H }) => view(w, [B, H, T, T]),
+  }),
+  SplitConcatMHA: style({
+    axes: { heads: "(h b) t d", scores: "(h b) t s" },
+    code: {
+      split: "? = torch.cat(?.split(D, dim=-1), dim=0)",
+      merge: "merged = torch.cat(context.chunk(H, dim=0), dim=-1)",
+      returned: "weights.unflatten(0, (H, B)).transpose(0, 1)",
+    },
+    ...ROWS,
+    split: (y, { H }) => cat(chunk(y, H, 2), 0),
+    mask: (m, { B, T, H }) => view(swap(m, 0, 1), [H * B, T, T]),
+    merge: (c, { H }) => cat(chunk(c, H, 0), 2),
+    back: (w, { B, T, H }) => swap(view(w, [H, B, T, T]), 0, 1),
+  }),
 };
+
+/** The steps of a style: {name: [code, tensor's name, axes, tensor]}. */
+function run({ axes, code, prefix, ...own }, p) {
+  const x = own.turn(p.x);
+  const projected = own.project(x, p);
+  const heads = own.cut(projected).map((y) => own.split(y, p));
+  const parts = own.attend(heads, p.mask && own.mask(p.mask, p), p, own);
+  const merged = p.join(own.merge(parts.context, p));
+  const splits = [..."qkv"].map((letter, r) => [`split ${letter}`, [
+    code.split.replaceAll("?", letter), prefix + letter,
+    r ? axes.heads.replace("t", "s") : axes.heads, heads[r]]]);
+  return {
+    x: [code.x, "query", axes.x, x],
+    project: [code.project, own.projected, axes.project, projected],
+    ...Object.fromEntries(splits),
+    scores: [code.scores, `${prefix}scores`, axes.scores, parts.scores],
+    ...(p.mask && { mask: [code.mask, `${prefix}scores`, axes.scores, parts.masked] }),
+    weights: [code.weights + (p.mask ? code.emptied : ""), `${prefix}weights`, axes.scores, parts.weights],
+    context: [code.context, own.contexts, axes.heads, parts.context],
+    merge: [code.merge, "merged", axes.merged, merged],
+    output: [code.output, "output", axes.output,
+      own.finish(linear(merged, p.matrices[3], p.biases[3]), p)],
+    returned: [code.returned, "weights", "b h t s", own.back(parts.weights, p)],
+  };
+}
 
 const MISTAKES = {
   none: ["none"],
@@ -275,7 +296,7 @@ function parameters(ui, mistake) {
 const LETTER = { hd: "e", rhd: "c", hb: "n", bh: "n", tb: "n" };
 const SHAPE = { hd: "E", rhd: "3·E", hb: "H·B", bh: "B·H", tb: "T·B" };
 const letter = (group) => LETTER[group.join("")] ?? group[0];
-const fill = (name, at) => name.replace(/\{(\w)\}/g, (_, x) => (x === "r" ? "qkv"[at.r] : at[x]));
+const fill = (name, at) => name.replace(/\{(\w)\}/g, (_, x) => (x === "r" ? "qkv"[at.r] ?? "q, k, v" : at[x]));
 
 /** A step of a style, with the place (its letters) of every number. */
 function described([code, name, axes, x], sizes) {
@@ -320,13 +341,15 @@ const [ROWHEAD, HEADING] = [18, 28];
 const SIZES = [[38, 20], [30, 20], [26, 18], [18, 14], [12, 12], [8, 10], [4, 10]];
 const TALLEST = 520;
 
-/** The largest cells with which all blocks stay on the screen. */
-function arrange({ rows, columns, places, groups }, width) {
+/** The largest cells with which all blocks stay on the screen, equal indices below each other. */
+function arrange({ rows, columns, places, groups, shape }, width) {
   const count = places.length / (rows * columns);
+  const cycle = shape.at(-3) ?? 1;
   const narrowest = groups.length > 2 ? 14 * groups.slice(0, -2).flat().length + 26 : 0;
   const layouts = SIZES.map(([wide, high]) => {
     const block = [Math.max(narrowest, ROWHEAD + columns * wide + 12), HEADING + rows * high + 8];
-    const across = Math.max(1, Math.floor((width + 12) / block[0]));
+    const most = Math.max(1, Math.floor((width + 12) / block[0]));
+    const across = most > cycle ? most - (most % cycle) : most;
     return { wide, high, block, across, height: Math.ceil(count / across) * block[1] };
   });
   const fits = ({ block }) => block[0] <= width + 12;
@@ -373,7 +396,7 @@ function picture(ui, side, now, go) {
 
   ui.follow(() => {
     const { step, at, largest } = now();
-    frame.setAttribute("aria-label", `${side}: ${fill(step.name, { r: 0, h: "h" })}, ${step.title}; ` +
+    frame.setAttribute("aria-label", `${side}: ${fill(step.name, { h: "h" })}, ${step.title}; ` +
       "arrow keys move in a block, Page Up and Page Down from block to block");
     const width = Math.max(150, frame.clientWidth);
     layout = arrange(step, width);
@@ -382,7 +405,7 @@ function picture(ui, side, now, go) {
     Object.assign(canvas.style, { width: `${width}px`, height: `${layout.height}px` });
     const context = canvas.getContext("2d");
     context.scale(scale, scale);
-    draw2(context, step, at, largest, layout, palette(ui.root));
+    drawTensor(context, step, at, largest, layout, palette(ui.root));
   });
   return frame;
 }
@@ -396,7 +419,7 @@ function mark(group, places, k, step) {
   return first === "r" ? "qkv"[part.r] : first + part[first];
 }
 
-function draw2(context, step, at, largest, { wide, high, block, across }, colours) {
+function drawTensor(context, step, at, largest, { wide, high, block, across }, colours) {
   const { groups, places, data, rows, columns, offset } = step;
   const [down, right] = groups.slice(-2);
   const chosen = offset(at);
@@ -431,7 +454,8 @@ function draw2(context, step, at, largest, { wide, high, block, across }, colour
         if (hidden) {
           line(context, colours.hidden, 1, [x + 2, y + high - 3], [x + wide - 3, y + 2]);
         } else if (wide >= 26) {
-          write(fixed(data[k]), x + (wide - 1) / 2, y + high / 2, "center", ink(back), wide > 30 ? "11px" : "9px");
+          const [digits, font] = wide < 30 ? [1, "10px"] : [2, wide < 38 ? "9px" : "11px"];
+          write(fixed(data[k], digits), x + (wide - 1) / 2, y + high / 2, "center", ink(back), font);
         }
         if (places[k].h === at.h && places[k].b === at.b) {
           line(context, colours.accent, 2, [x, y + high - 2], [x + wide - 1, y + high - 2]);
@@ -493,7 +517,7 @@ export default widget("Versions side by side", (ui) => {
   const steps = (style, mistake) => {
     const key = `${style} ${mistake}`;
     if (!made.has(key)) {
-      const found = Object.entries(STYLES[style](parameters(ui, mistake))).filter(([, x]) => x);
+      const found = Object.entries(run(STYLES[style], parameters(ui, mistake)));
       made.set(key, new Map(found.map(([name, step]) => [name, described(step, sizes)])));
     }
     return made.get(key);
@@ -528,8 +552,10 @@ export default widget("Versions side by side", (ui) => {
     if (e !== undefined) Object.assign(at, { h: Math.floor(e / sizes.d), d: e % sizes.d });
     if (Object.entries(at).some(([trait, value]) => ui.get(trait) !== value)) ui.setAll(at);
   };
+  const value = (step, at) => `${step.element(at)} = ${shown(step.data[step.offset(at)])}`;
   const turn = (by) => ui.set("step", Math.max(0, Math.min(pairs.length - 1, current() + by)));
 
+  const [previous, next] = [button("previous", () => turn(-1)), button("next", () => turn(1))];
   const list = h("div", { class: "mha-steps", role: "group", "aria-label": "steps" });
   ui.follow(() => {
     if (list.children.length !== pairs.length) {
@@ -539,21 +565,25 @@ export default widget("Versions side by side", (ui) => {
       say(list.children[i], `${one.name} ${equal(one) ? "=" : "≠"}`);
       list.children[i].setAttribute("aria-pressed", i === current());
     });
+    previous.setAttribute("aria-disabled", current() === 0); // not disabled: it keeps the focus
+    next.setAttribute("aria-disabled", current() === pairs.length - 1);
   });
 
   const side = (trait) => {
     const [code, shape, wrong] = [h("code"), h("p"), h("p", { class: "mha-warning" })];
+    const one = h("p", { class: "mha-element" });
     ui.follow(() => {
       const step = pair()[trait];
       const mistake = MISTAKES[ui.get("mistake")];
       say(code, step.code);
-      say(shape, `${fill(step.name, { r: 0, h: "h" }).replace(/q$/, step.listed && pair().name === "project" ? "q, k, v" : "$&")}: ${step.title}`);
+      say(shape, `${fill(step.name, { h: "h" })} · ${step.title}`);
+      say(one, value(step, cursor()));
       wrong.hidden = trait === "left" || mistake[1] !== pair().name;
       say(wrong, `Mistake: ${mistake[0]}.`);
     });
     return h("div", { class: "mha-version" },
       choice(ui, { label: trait, trait, options: Object.keys(STYLES).map((x) => [x, x]) }),
-      h("pre", { tabindex: "0", role: "region", "aria-label": `code of the ${trait} style` }, code), wrong, shape,
+      h("pre", { tabindex: "0", role: "region", "aria-label": `code of the ${trait} style` }, code), wrong, shape, one,
       picture(ui, trait, () => ({ step: pair()[trait], at: cursor(), largest: pair().largest }), go));
   };
 
@@ -566,8 +596,7 @@ export default widget("Versions side by side", (ui) => {
       if (x === "r") return "qkv"[at.r];
       return `${x} = ${at[x]}` + ("ts".includes(x) ? ` “${ui.get("tokens")[at.b][at[x]]}”` : "");
     }).join(", ");
-    const value = (step) => `${step.element(at)} = ${shown(step.data[step.offset(at)])}`;
-    say(element, `Outlined: ${place}. Left ${value(left)}, right ${value(right)}.`);
+    say(element, `Outlined: ${place}. Left ${value(left, at)}, right ${value(right, at)}.`);
     const first = pairs.find((one) => !equal(one));
     say(verdict, (equal(pair())
       ? `The two hold the same numbers: the largest difference is ${difference ? difference.toExponential(1) : 0}.`
@@ -594,16 +623,15 @@ export default widget("Versions side by side", (ui) => {
   ui.root.append(
     ui.get("note") ? h("p", { class: "mha-warning" }, ui.get("note")) : "",
     controls(
-      button("previous", () => turn(-1)),
+      previous, next,
       slider(ui, { label: "step", trait: "step", range: () => ({ min: 0, max: pairs.length - 1 }),
         format: () => `${current() + 1} of ${pairs.length}: ${pair().name}` }),
-      button("next", () => turn(1)),
       choice(ui, { label: "mistake on the right", trait: "mistake",
         options: Object.entries(MISTAKES).map(([key, [text]]) => [key, text]) }),
     ),
-    list, verdict,
+    list, verdict, axes,
     h("div", { class: "mha-versions" }, side("left"), side("right")),
-    element, axes,
+    element,
     h("p", { class: "mha-legend" }, "Outlined: one element, the same on both sides. Underlined: the rest of its head in its sequence. Struck out: hidden by the mask."),
     numbers(ui, "Every element as a table", content),
   );

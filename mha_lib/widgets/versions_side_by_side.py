@@ -24,6 +24,7 @@ PROJECTIONS = ("q_proj", "k_proj", "v_proj", "out_proj")
 MOST_SEQUENCES, MOST_TOKENS = 3, 6  # beyond them the first ones are shown
 MOST_FEATURES = 16  # features cannot be left out: each output needs them all
 FIRST_STEP = 2  # the split of the queries, where the layouts part
+CENTRED = {"ha": "center", "va": "center"}
 
 Array = torch.Tensor | np.ndarray | Sequence
 
@@ -119,6 +120,8 @@ class VersionsSideBySide(Widget):
             left=left,
             right=right,
         )
+        for letter, most in zip("htd", (num_heads, len(x[0]), E // num_heads)):
+            setattr(self, letter, min(2 if letter == "t" else 1, most - 1))
         q = x @ matrices[0].T + biases[0]
         self._queries = q.reshape(*x.shape[:2], num_heads, -1).swapaxes(1, 2)
 
@@ -131,23 +134,28 @@ class VersionsSideBySide(Widget):
         """The split queries in the layouts of both styles."""
         from matplotlib.figure import Figure
 
-        figure = Figure(figsize=(9, 3.6), layout="constrained")
-        halves = figure.subfigures(1, 2, wspace=0.05)
+        figure = Figure(figsize=(9, 4))
+        panels = figure.subplots(1, 2)
         largest = np.abs(self._queries).max()
-        for half, name in zip(halves, (self.left, self.right)):
-            axes = SPLIT_QUERIES[name]
+        for ax, name in zip(panels, (self.left, self.right)):
+            axes = SPLIT_QUERIES.get(name, "bhtd")  # a reader may have set another
             x = self._queries.transpose(["bhtd".index(letter) for letter in axes])
-            half.suptitle(f"{name}: q in the order {' '.join(axes)}")
-            grid = half.subplots(*x.shape[:2], squeeze=False)
+            ax.set_title(f"{name}: q, each block {axes[2]} × {axes[3]}", pad=16)
+            rows, columns = x.shape[2:]
             for i, j in np.ndindex(x.shape[:2]):
-                ax = grid[i, j]
-                ax.imshow(x[i, j], cmap="PuOr", vmin=-largest, vmax=largest)
-                ax.set(xticks=[], yticks=[])
-                ax.set_title(f"{axes[0]}{i} {axes[1]}{j}", fontsize=8)
-                for place, value in np.ndenumerate(x[i, j]):
-                    ax.text(
-                        *place[::-1], f"{value:.1f}", ha="center", va="center", size=6
-                    )
+                top, left = i * (rows + 1), j * (columns + 1)
+                extent = (left, left + columns, top + rows, top)
+                ax.imshow(
+                    x[i, j], cmap="PuOr", vmin=-largest, vmax=largest, extent=extent
+                )
+                ax.text(left, top - 0.1, f"{axes[0]}{i} {axes[1]}{j}", size=7)
+                for (k, m), value in np.ndenumerate(x[i, j]):
+                    place = (left + m + 0.5, top + k + 0.5)
+                    colour = "white" if abs(value) > 0.6 * largest else "black"
+                    ax.text(*place, f"{value:.1f}", size=7, color=colour, **CENTRED)
+            ax.axis("off")
+            ax.autoscale()
+            ax.set_aspect("auto")
         return figure
 
 

@@ -1,0 +1,574 @@
+"""Each style's steps in the page are those of the real modules, in their own layout."""
+
+import re
+from itertools import permutations
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from mha_lib import (
+    BatchedMHA,
+    BuiltinMHA,
+    EinsumMHA,
+    FusedMHA,
+    PerHeadMHA,
+    SplitConcatMHA,
+    convert,
+)
+from mha_lib.masks import to_sequence_first_mask
+from mha_lib.widgets import VersionsSideBySide
+from tests.widgets.conftest import number
+
+B, T, H, D = 2, 5, 3, 4
+E = H * D
+STYLES = [PerHeadMHA, BatchedMHA, FusedMHA, EinsumMHA, BuiltinMHA, SplitConcatMHA]
+NAMES = [style.__name__ for style in STYLES]
+TABLE = "Every element as a table"
+STEPS = ["x", "project", "split q", "split k", "split v", "scores", "mask", "weights"]
+STEPS += ["context", "merge", "output", "returned"]
+
+
+@pytest.fixture(scope="module")
+def layer() -> BatchedMHA:
+    torch.manual_seed(0)
+    layer = BatchedMHA(E, H).double()
+    for parameter in layer.parameters():
+        torch.nn.init.normal_(parameter, std=0.5)
+    return layer.requires_grad_(False)
+
+
+@pytest.fixture(scope="module")
+def x() -> torch.Tensor:
+    return torch.randn(B, T, E, generator=torch.Generator().manual_seed(1)).double()
+
+
+@pytest.fixture(scope="module")
+def mask() -> torch.Tensor:
+    generator = torch.Generator().manual_seed(2)
+    mask = torch.rand(B, T, T, generator=generator) < 0.6
+    mask[1, 2] = False  # this query sees nothing
+    return mask
+
+
+def versions(x, layer, mask=None, **options) -> VersionsSideBySide:
+    parameters = convert(layer, "separate")
+    return VersionsSideBySide(x, parameters, H, mask=mask, **options)
+
+
+# --- what the real modules compute --------------------------------------------------
+
+
+def named(name: str, *tensors: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Several tensors of one name: {} stands for the head."""
+    return {name.format(h): tensor for h, tensor in enumerate(tensors)}
+
+
+def hidden(scores: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    return scores.masked_fill(~mask, -torch.inf)
+
+
+def recorded(layer, inputs, mask, monkeypatch) -> dict:
+    """The arguments and results of `attention` and of all projections in one call."""
+    module = __import__(type(layer).__module__, fromlist=["attention"])
+    name = "tiled_attention" if isinstance(layer, FusedMHA) else "attention"
+    original, calls, linears = getattr(module, name), [], {}
+
+    def spy(q, k, v, mask=None, **options):
+        results = original(q, k, v, mask, **options)
+        calls.append((q, k, v, mask, *results))
+        return results
+
+    def keep(path):
+        return lambda _, given, result: linears.update({path: (given[0], result)})
+
+    hooks = [
+        part.register_forward_hook(keep(path))
+        for path, part in layer.named_modules()
+        if isinstance(part, torch.nn.Linear)
+    ]
+    with monkeypatch.context() as patched:
+        patched.setattr(module, name, spy)
+        output, weights = layer(inputs, mask=mask)
+    for hook in hooks:
+        hook.remove()
+    return {"calls": calls, "linears": linears, "output": output, "weights": weights}
+
+
+def by_attention(layer, x, mask, monkeypatch) -> dict:
+    """The steps of the styles that call `attention`."""
+    seen = recorded(layer, x, mask, monkeypatch)
+    calls, linears = seen["calls"], seen["linears"]
+    q, k, v, masks, context, weights = (list(part) for part in zip(*calls))
+    loop = isinstance(layer, PerHeadMHA)
+    prefix = "heads[{}]: " if loop else ""
+    scores = [(a / D**0.5) @ b.mT for a, b in zip(q, k)]
+    if isinstance(layer, FusedMHA):
+        projected = {"qkv": linears["in_proj"][1]}
+    elif loop:
+        projected = {
+            f"heads[{h}]: {r}": linears[f"heads.{h}.{r}_proj"][1]
+            for h in range(H)
+            for r in "qkv"
+        }
+    else:
+        projected = {r: linears[f"{r}_proj"][1] for r in "qkv"}
+    steps = {
+        "x": {"query": x},
+        "project": projected,
+        "split q": named(f"{prefix}q", *q),
+        "split k": named(f"{prefix}k", *k),
+        "split v": named(f"{prefix}v", *v),
+        "scores": named(f"{prefix}scores", *scores),
+        "weights": named(f"{prefix}weights", *weights),
+        "context": named("contexts[{}]" if loop else "context", *context),
+        "merge": {"merged": linears["out_proj"][0]},
+    }
+    if mask is not None:
+        steps["mask"] = named(f"{prefix}scores", *map(hidden, scores, masks))
+    return finished(steps, seen["output"], seen["weights"])
+
+
+def by_einsum(layer, x, mask, monkeypatch) -> dict:
+    turned = None if mask is None else to_sequence_first_mask(mask, (B, H, T, T))
+    query = x.transpose(0, 1)
+    asked = []
+    scorer = type(layer).get_scores
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            EinsumMHA,
+            "get_scores",
+            lambda self, q, k: asked.append((q, k)) or scorer(self, q, k),
+        )
+        merged = []
+        hook = layer.out_proj.register_forward_pre_hook(
+            lambda _, given: merged.append(given[0])
+        )
+        output, weights = layer(query, mask=turned)
+        hook.remove()
+    q, k = asked[0][0] * D**0.5, asked[0][1]
+    v = layer.v_proj(query).unflatten(-1, (H, D))
+    scores = scorer(layer, *asked[0])
+    steps = {
+        "x": {"query": query},
+        "project": {r: getattr(layer, f"{r}_proj")(query) for r in "qkv"},
+        "split q": {"q": q},
+        "split k": {"k": k},
+        "split v": {"v": v},
+        "scores": {"scores": scores},
+        "weights": {"weights": weights.permute(2, 3, 0, 1)},
+        "context": {"context": merged[0].unflatten(-1, (H, D))},
+        "merge": {"merged": merged[0]},
+    }
+    if mask is not None:
+        steps["mask"] = {"scores": hidden(scores, turned[..., None])}
+    return finished(steps, output, weights)
+
+
+def by_torch(layer, x, mask, monkeypatch) -> dict:
+    """torch's own layer keeps its steps to itself: the same lines with its matrices."""
+    output, weights = layer(x, mask=mask)
+    inner = layer.mha
+    query = x.transpose(0, 1)
+    qkv = F.linear(query, inner.in_proj_weight, inner.in_proj_bias)
+    q, k, v = (
+        part.reshape(T, B * H, D).transpose(0, 1) for part in qkv.split(E, dim=-1)
+    )
+    scores = torch.bmm(q / D**0.5, k.mT)
+    context = torch.bmm(weights.flatten(0, 1), v)
+    merged = context.transpose(0, 1).reshape(T * B, E)
+    again = inner.out_proj(merged).view(T, B, E).transpose(0, 1)
+    torch.testing.assert_close(again, output)
+    steps = {
+        "x": {"query": query},
+        "project": {"qkv": qkv},
+        "split q": {"q": q},
+        "split k": {"k": k},
+        "split v": {"v": v},
+        "scores": {"scores": scores},
+        "weights": {"weights": weights.flatten(0, 1)},
+        "context": {"context": context},
+        "merge": {"merged": merged},
+    }
+    if mask is not None:
+        rows = mask.repeat_interleave(H, dim=0)
+        steps["mask"] = {"scores": hidden(scores, rows)}
+    return finished(steps, output, weights)
+
+
+def finished(steps, output, weights) -> dict:
+    return steps | {"output": {"output": output}, "returned": {"weights": weights}}
+
+
+def expected(style, layer, x, mask, monkeypatch) -> dict:
+    """{step: {the tensor's name in the page: tensor in the style's layout}}"""
+    ways = {EinsumMHA: by_einsum, BuiltinMHA: by_torch}
+    way = ways.get(style, by_attention)
+    with torch.no_grad():
+        return way(convert(layer, style), x, mask, monkeypatch)
+
+
+# --- what the page shows ------------------------------------------------------------
+
+
+def choose(opened, left=None, right=None):
+    for label, style in (("left", left), ("right", right)):
+        if style is not None:
+            opened.control(label).select_option(style)
+
+
+def go(opened, step: str):
+    opened.root_element.get_by_role("button", name=re.compile(f"^{step} [=≠]")).click()
+
+
+def marks(opened) -> dict[str, str]:
+    opened.settle()
+    texts = opened.root_element.locator(".mha-steps button").all_inner_texts()
+    return dict(text.rsplit(" ", 1) for text in texts)
+
+
+def sides(opened) -> list[dict[str, float]]:
+    """{element, as in q[0, 1, 2]: its number}, on the left and on the right."""
+    rows = opened.table(TABLE)[1:]
+    return [
+        {
+            row[i]: -torch.inf if row[i + 1] == "hidden" else number(row[i + 1])
+            for row in rows
+        }
+        for i in (1, 3)
+    ]
+
+
+def elements(tensors: dict[str, torch.Tensor]) -> dict[str, float]:
+    found = {}
+    for name, tensor in tensors.items():
+        for index in torch.ones(tensor.shape).nonzero().tolist():
+            found[f"{name}{index}"] = float(tensor[tuple(index)])
+    return found
+
+
+def test_every_step_is_that_of_the_module(live, layer, x, mask, monkeypatch):
+    opened = live(versions(x, layer, mask))
+    for left, right in zip(STYLES[::2], STYLES[1::2]):
+        choose(opened, left.__name__, right.__name__)
+        both = [expected(s, layer, x, mask, monkeypatch) for s in (left, right)]
+        for step in STEPS:
+            go(opened, step)
+            for shown, wanted in zip(sides(opened), both):
+                assert shown == pytest.approx(elements(wanted[step]), abs=6e-5)
+
+
+def test_without_a_mask_there_is_one_step_less(live, layer, x, monkeypatch):
+    opened = live(versions(x, layer))
+    for left, right in zip(STYLES[::2], STYLES[1::2]):
+        choose(opened, left.__name__, right.__name__)
+        assert list(marks(opened)) == [step for step in STEPS if step != "mask"]
+        both = [expected(s, layer, x, None, monkeypatch) for s in (left, right)]
+        for step in ("weights", "output"):
+            go(opened, step)
+            for shown, wanted in zip(sides(opened), both):
+                assert shown == pytest.approx(elements(wanted[step]), abs=6e-5)
+
+
+def test_all_pairs_agree_in_every_step(live, layer, x, mask):
+    opened = live(versions(x, layer, mask))
+    for left, right in permutations(NAMES, 2):
+        choose(opened, left, right)
+        assert marks(opened) == dict.fromkeys(STEPS, "="), (left, right)
+        assert "the largest difference is 0." in opened.text("output >> nth=0")
+
+
+SHAPES = {  # of the queries, and of the scores
+    "PerHeadMHA": (
+        "3 tensors (B, T, D) = (2, 5, 4)",
+        "3 tensors (B, T, S) = (2, 5, 5)",
+    ),
+    "BatchedMHA": ("(B, H, T, D) = (2, 3, 5, 4)", "(B, H, T, S) = (2, 3, 5, 5)"),
+    "FusedMHA": ("(B, H, T, D) = (2, 3, 5, 4)", "(B, H, T, S) = (2, 3, 5, 5)"),
+    "EinsumMHA": ("(T, B, H, D) = (5, 2, 3, 4)", "(T, S, B, H) = (5, 5, 2, 3)"),
+    "BuiltinMHA": ("(B·H, T, D) = (6, 5, 4)", "(B·H, T, S) = (6, 5, 5)"),
+    "SplitConcatMHA": ("(H·B, T, D) = (6, 5, 4)", "(H·B, T, S) = (6, 5, 5)"),
+}
+
+
+def test_shapes_are_written_in_letters_and_numbers(live, layer, x):
+    opened = live(versions(x, layer))
+    for style, shapes in SHAPES.items():
+        choose(opened, style)
+        for step, shape in zip(("split q", "scores"), shapes):
+            go(opened, step)
+            assert opened.text(".mha-version >> nth=0").count(f"· {shape}\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "step", "axes"),
+    [
+        ("BatchedMHA", "EinsumMHA", "split q", "bhtd ↔ tbhd."),
+        ("BatchedMHA", "SplitConcatMHA", "split k", "bhsd ↔ nsd, where n = h·B + b."),
+        (
+            "PerHeadMHA",
+            "BuiltinMHA",
+            "scores",
+            "bts for each h ↔ nts, where n = b·H + h.",
+        ),
+        ("EinsumMHA", "FusedMHA", "weights", "tsbh ↔ bhts."),
+        ("BatchedMHA", "BuiltinMHA", "merge", "n = t·B + b"),
+        ("BatchedMHA", "FusedMHA", "project", "c = r·E + h·D + d"),
+    ],
+)
+def test_a_line_says_how_the_axes_map(live, layer, x, left, right, step, axes):
+    opened = live(versions(x, layer, left=left, right=right))
+    go(opened, step)
+    assert axes in opened.text(".mha-axes")
+
+
+MISTAKES = {
+    "W_q and W_k exchanged": "project",
+    "scale 1/√E, not 1/√D": "scores",
+    "features interleaved in the merge": "merge",
+}
+
+
+def test_a_mistake_shows_where_it_is_made_and_in_no_shape(live, layer, x):
+    opened = live(versions(x, layer))
+    for mistake, (step, style) in zip(MISTAKES, zip(MISTAKES.values(), NAMES[::2])):
+        choose(opened, right=style)
+        go(opened, step)
+        shape = opened.text(".mha-version >> nth=1 >> p >> nth=1")
+        opened.control("mistake on the right").select_option(mistake)
+        assert opened.text(".mha-version >> nth=1 >> p >> nth=1") == shape
+        assert f"Mistake: {mistake}." in opened.text(".mha-version >> nth=1")
+        assert "Mistake" not in opened.text(".mha-version >> nth=0")
+        said = opened.text("output >> nth=0")
+        assert "different numbers" in said
+        assert f"The first step that differs is “{step}”" in said
+        opened.control("mistake on the right").select_option("none")
+    for mistake, first in MISTAKES.items():
+        opened.control("mistake on the right").select_option(mistake)
+        for style in NAMES:
+            choose(opened, right=style)
+            found = marks(opened)
+            assert next(step for step, mark in found.items() if mark == "≠") == first
+            assert found["output"] == "≠"
+
+
+def test_mistakes_give_the_numbers_of_wrong_modules(live, layer, x):
+    opened = live(versions(x, layer))
+    opened.control("mistake on the right").select_option("W_q and W_k exchanged")
+    wrong = convert(layer, BatchedMHA)
+    wrong.q_proj, wrong.k_proj = wrong.k_proj, wrong.q_proj
+    go(opened, "output")
+    wanted = elements({"output": wrong(x)[0].transpose(0, 1)})
+    assert sides(opened)[1] == pytest.approx(wanted, abs=6e-5)
+
+    opened.control("mistake on the right").select_option("scale 1/√E, not 1/√D")
+    wrong = convert(layer, BatchedMHA)
+    for parameter in wrong.q_proj.parameters():
+        parameter.data *= (D / E) ** 0.5
+    wanted = elements({"output": wrong(x)[0].transpose(0, 1)})
+    assert sides(opened)[1] == pytest.approx(wanted, abs=6e-5)
+
+    opened.control("mistake on the right").select_option(
+        "features interleaved in the merge"
+    )
+    wrong = convert(layer, BatchedMHA)
+    weight = wrong.out_proj.weight.data
+    weight.copy_(weight.unflatten(1, (D, H)).transpose(1, 2).flatten(1))
+    wanted = elements({"output": wrong(x)[0].transpose(0, 1)})
+    assert sides(opened)[1] == pytest.approx(wanted, abs=6e-5)
+
+
+# --- hands --------------------------------------------------------------------------
+
+
+def test_keyboard_moves_the_element_on_both_sides(live, layer, x):
+    opened = live(versions(x, layer, tokens=list("abcde")))
+    left = opened.root_element.locator(".mha-map").nth(0)
+    left.focus()
+    for key, (b, h, t, d) in [
+        ("Home", (0, 1, 2, 0)),
+        ("ArrowDown", (0, 1, 3, 0)),
+        ("ArrowRight", (0, 1, 3, 1)),
+        ("End", (0, 1, 3, 3)),
+        ("ArrowRight", (0, 1, 3, 3)),
+        ("PageDown", (0, 2, 3, 3)),
+        ("PageDown", (1, 0, 3, 3)),
+        ("PageUp", (0, 2, 3, 3)),
+        ("ArrowUp", (0, 2, 2, 3)),
+        ("ArrowLeft", (0, 2, 2, 2)),
+    ]:
+        before = [opened.pixels(at=side) for side in (0, 1)]
+        opened.page.keyboard.press(key)
+        said = opened.text("output >> nth=1")
+        q = layer.q_proj(x)[b, t, h * D + d]
+        value = f"{float(q):.4f}".replace("-", "−")
+        assert f"b = {b}, h = {h}, t = {t} “{'abcde'[t]}”, d = {d}." in said
+        assert f"Left q[{b}, {h}, {t}, {d}] = {value}" in said
+        assert f"right q[{t}, {b}, {h}, {d}] = {value}." in said
+        after = [opened.pixels(at=side) for side in (0, 1)]
+        moved = [a != b for a, b in zip(before, after)]
+        assert moved == [key != "ArrowRight" or d != 3] * 2 or (key, d) == ("End", 3)
+
+
+def test_mouse_moves_the_element_on_both_sides(live, layer, x):
+    opened = live(versions(x, layer))
+    right = opened.root_element.locator(".mha-map canvas").nth(1).bounding_box()
+    before = opened.pixels(at=0)
+    opened.page.mouse.move(right["x"] + 24, right["y"] + 34)  # the first cell
+    assert "b = 0, h = 0, t = 0 “0”, d = 0." in opened.text("output >> nth=1")
+    assert opened.pixels(at=0) != before
+
+
+def test_an_element_keeps_its_place_from_step_to_step(live, layer, x):
+    opened = live(versions(x, layer))
+    for step, element in [
+        ("x", "query[0, 2, 5]"),
+        ("split q", "q[0, 1, 2, 1]"),
+        ("context", "context[0, 1, 2, 1]"),
+        ("merge", "merged[0, 2, 5]"),
+    ]:
+        go(opened, step)
+        assert f"Left {element} =" in opened.text("output >> nth=1")
+    opened.root_element.locator(".mha-map").nth(0).focus()
+    opened.page.keyboard.press("End")  # the last feature is the last of the last head
+    go(opened, "context")
+    assert f"Left context[0, {H - 1}, 2, {D - 1}]" in opened.text("output >> nth=1")
+
+
+def test_steps_by_buttons_and_slider(live, layer, x):
+    opened = live(versions(x, layer))
+    code = ".mha-version >> nth=1 >> code"
+    assert opened.text(code) == "q = q.unflatten(-1, (H, D))"
+    before = opened.pixels()
+    opened.button("next").press("Enter")
+    assert opened.text(code) == "k = k.unflatten(-1, (H, D))"
+    assert opened.pixels() != before
+    opened.button("previous").click()
+    assert opened.text(code) == "q = q.unflatten(-1, (H, D))"
+    slider = opened.control("step")
+    slider.focus()
+    opened.page.keyboard.press("End")
+    assert opened.text(code) == "weights.permute(2, 3, 0, 1)"
+    opened.settle()
+    assert slider.get_attribute("aria-valuetext") == "11 of 11: returned"
+    assert opened.button("next").get_attribute("aria-disabled") == "true"
+    opened.page.keyboard.press("Home")
+    opened.button("previous").focus()
+    opened.page.keyboard.press("Enter")
+    opened.settle()
+    assert slider.get_attribute("aria-valuetext") == "1 of 11: x"
+
+
+def test_styles_by_keyboard(live, layer, x):
+    opened = live(versions(x, layer))
+    before = opened.pixels()
+    opened.control("left").focus()
+    opened.page.keyboard.press("End")
+    assert "torch.cat(q.split" in opened.text(".mha-version >> nth=0 >> code")
+    assert opened.pixels() != before
+
+
+@pytest.mark.parametrize("colours", ["light", "dark"])
+def test_nothing_for_axe_to_find(live, layer, x, mask, colours):
+    opened = live(versions(x, layer, mask), color_scheme=colours)
+    opened.control("mistake on the right").select_option("scale 1/√E, not 1/√D")
+    go(opened, "scores")
+    opened.table(TABLE)
+    assert opened.faults() == []
+
+
+def test_fits_a_small_phone_and_stacks(live, layer, x, mask):
+    widget = versions(x, layer, mask, left="PerHeadMHA", right="BuiltinMHA")
+    opened = live(widget, viewport={"width": 320, "height": 640})
+    for step in STEPS:
+        go(opened, step)
+        opened.settle()
+        assert opened.width() == 320
+    first, second = opened.root_element.locator(".mha-version").all()
+    assert second.bounding_box()["y"] > first.bounding_box()["y"] + 100
+
+
+@pytest.mark.parametrize(
+    ("trait", "value", "sentence"),
+    [
+        ("x", [], "even length"),
+        ("x", [[[1.0, float("nan")]]], "not a finite number"),
+        ("x", [[[1.0, 2.0], [1.0]]], "even length"),
+        ("x", [[[0.0] * 17]], "at most 16 features"),
+        ("num_heads", 5, "must divide E = 12"),
+        ("num_heads", 0, "must divide E = 12"),
+        ("matrices", [[[1.0]]], "matrices must have the shape (4, 12, 12)"),
+        ("biases", [[1.0]], "biases must have the shape (4, 12)"),
+        ("mask", [[True]], "mask must have the shape (2, 5, 5)"),
+        ("tokens", [["a"]], "one label"),
+        ("left", "OurMHA", "no style “OurMHA”"),
+        ("mistake", "typo", "no mistake “typo”"),
+    ],
+)
+def test_bad_state_is_a_sentence(live, layer, x, trait, value, sentence):
+    widget = versions(x, layer)
+    setattr(widget, trait, value)
+    assert sentence in live(widget).text(".mha-problem")
+
+
+# --- Python -------------------------------------------------------------------------
+
+
+def test_too_large_is_reduced_and_says_so(live, layer):
+    widget = versions(torch.randn(4, 7, E), layer, torch.ones(4, 7, 7) > 0)
+    assert repr(widget) == (
+        "VersionsSideBySide(BatchedMHA and EinsumMHA, B = 3, T = 6, E = 12, H = 3)"
+    )
+    opened = live(widget)
+    assert "first 3 sequences and 6 tokens" in opened.text(".mha-warning >> nth=0")
+    assert "(3, 3, 6, 4)" in opened.text(".mha-version >> nth=0")
+
+
+def test_a_bias_that_is_missing_is_zero(x):
+    without = BatchedMHA(E, H, bias=False)
+    widget = VersionsSideBySide(x, without.state_dict(), H)
+    assert widget.biases == [[0.0] * E] * 4
+
+
+def test_masks_of_both_ranks(x, layer, mask):
+    assert versions(x, layer, mask[0]).mask == [mask[0].tolist()] * B
+    padding = mask[:, :1]
+    assert versions(x, layer, padding).mask == padding.expand(B, T, T).tolist()
+
+
+def test_still_holds_the_queries_of_both_styles(x, layer):
+    figure = versions(x, layer, left="EinsumMHA", right="PerHeadMHA").still()
+    left, right = figure.axes
+    q = layer.q_proj(x).unflatten(-1, (H, D))  # (B, T, H, D)
+    for ax, blocks in (
+        (left, q.permute(1, 0, 2, 3)),  # t, b: h × d
+        (right, q.permute(2, 0, 1, 3)),  # h, b: t × d
+    ):
+        shown = [torch.tensor(image.get_array()) for image in ax.images]
+        wanted = blocks.flatten(0, 1).float()
+        torch.testing.assert_close(torch.stack(shown), wanted, atol=1e-4, rtol=0)
+
+
+def test_bad_arguments_name_the_requirement(x, layer):
+    good = convert(layer, "separate")
+    for change, message in [
+        ({"x": x[0]}, r"x must be \(B, T, E\)"),
+        ({"x": torch.full((B, T, E), torch.nan)}, "finite"),
+        ({"x": torch.zeros(1, 2, 18)}, "E must be at most 16"),
+        ({"num_heads": 5}, "num_heads must divide E = 12"),
+        ({"num_heads": 0}, "num_heads must divide"),
+        ({"parameters": {}}, "missing"),
+        ({"parameters": good | {"w": 0}}, r"unknown \['w'\]"),
+        ({"parameters": good | {"k_proj.bias": x[0, 0, :3]}}, "k_proj must hold"),
+        ({"x": torch.zeros(1, 2, 6)}, "q_proj must hold a weight"),
+        ({"tokens": ["a"]}, "tokens must be 5 labels"),
+        ({"tokens": [["a"] * T]}, "2 lists"),
+        ({"mask": torch.ones(3, T, T) > 0}, "mask must be"),
+        ({"mask": torch.ones(B, H, T, T) > 0}, "mask must be"),
+        ({"left": "MHA"}, "a style is PerHeadMHA"),
+    ]:
+        arguments = {"x": x, "parameters": good, "num_heads": H} | change
+        with pytest.raises(ValueError, match=message):
+            VersionsSideBySide(**arguments)
+    with pytest.raises(TypeError, match="must be boolean"):
+        VersionsSideBySide(x, good, H, mask=torch.ones(T, T))
