@@ -94,7 +94,7 @@ class EinsumSteps(Widget):
             equation=texts[0],
             at=at,
         )
-        self._first = tensors[0]
+        self._first = texts[0], tensors[0]
 
     @observe("example")
     def _choose(self, change: dict) -> None:
@@ -112,11 +112,11 @@ class EinsumSteps(Widget):
 
         from mha_lib.plots import cells
 
-        equation = self.equations[0]
+        equation, operands = self._first
         inputs, output = parse(equation)
-        given = [torch.from_numpy(x) for x in self._first.values()]
+        given = [torch.from_numpy(x) for x in operands.values()]
         result = torch.einsum(equation, *given)
-        sheets = [*zip(self._first, inputs, given), ("result", output, result)]
+        sheets = [*zip(operands, inputs, given), ("result", output, result)]
         size = (3.2 * len(sheets), 2.8)
         figure, axes = plt.subplots(1, len(sheets), figsize=size)
         for ax, (name, letters, values) in zip(axes, sheets):
@@ -124,7 +124,7 @@ class EinsumSteps(Widget):
             part[tuple(0 if x in output else slice(None) for x in letters)] = True
             part = _sheet(part)
             texts = [[f"{x:.3g}" for x in row] for row in _sheet(values.numpy())]
-            cells(texts, np.where(part, 1, 4), ax=ax)
+            cells(texts, np.where(part, 1, 7), ax=ax)
             ax.set_title(f"{name} ({', '.join(letters)})")
             for i, j in np.argwhere(part):
                 ax.add_patch(plt.Rectangle((j, i), 1, 1, fill=False, lw=2.5, zorder=2))

@@ -1,0 +1,513 @@
+"""Each equation gives what torch.einsum gives, by every hand, cell by cell."""
+
+import re
+from math import prod
+
+import numpy as np
+import pytest
+import torch
+
+from mha_lib.widgets import EinsumSteps, to_html
+from tests.browser import Visit
+from tests.widgets.conftest import number
+
+SIZES = {"b": 2, "t": 3, "s": 4, "h": 2, "d": 5, "e": 3, "f": 2, "v": 3}
+SCORES = "tbhd,sbhd->bhts"
+EQUATIONS = [
+    "d,d->",
+    "td,sd->ts",
+    "td,sd->st",
+    "td,sd->t",  # s is forgotten: it is summed, in one operand alone
+    "td,td->t",
+    "ts,sv->tv",
+    "tbe,fe->tbf",
+    "tbe,sbe->tsb",
+    "tbe->bte",
+    "tbe->",
+    "ts,h->tsh",
+    "tbhd,sbd->tsbh",
+    "tbhd,sbhd->tsb",
+    "tbhd,sbhd->",
+    "tbhd,tbhd->tbh",
+    SCORES,
+    "tbhd,sbhd->tsbh",
+    "tsbh,sbhd->tbhd",
+    "tsbh,sbd->tbhd",
+    "ttb->tb",  # the diagonal
+    ",t->t",
+]
+EXAMPLE, ALL, SUM = "example", "All cells as a table", "The sum of this cell"
+
+
+def random(equation: str, sizes: dict = SIZES) -> tuple:
+    """The equation and operands for it that are no whole numbers."""
+    generator = torch.Generator().manual_seed(len(equation))
+    groups = equation.split("->")[0].split(",")
+    shapes = [[sizes[x] for x in group] for group in groups]
+    return equation, *(torch.randn(shape, generator=generator) for shape in shapes)
+
+
+def choose(opened, n: int) -> None:
+    opened.control(EXAMPLE).select_option(index=n)
+    opened.settle()
+
+
+def write(opened, equation: str) -> None:
+    opened.control("equation").fill(equation)
+    opened.settle()
+
+
+def result(opened) -> torch.Tensor:
+    """The numbers of the result, row by row."""
+    rows = [row for row in opened.table(ALL) if row[0] == "result"]
+    return torch.tensor([number(row[3]) for row in rows])
+
+
+def marked(opened, state: str) -> dict[str, list[int]]:
+    """For each tensor the numbers of its cells in one state."""
+    opened.settle()
+    return opened.root_element.evaluate(
+        """(root, state) => Object.fromEntries([...root.querySelectorAll(
+          '.mha-es-operand')].map(x => [x.querySelector('b').textContent,
+          [...x.querySelectorAll(`[data-state=${state}]`)].map(y => +y.dataset.n)]))""",
+        state,
+    )
+
+
+def cell(opened, tensor: str, n: int):
+    operand = opened.root_element.locator(".mha-es-operand", has_text=f"{tensor} (")
+    return operand.locator(f"[data-n='{n}']")
+
+
+def chosen(opened) -> int:
+    return marked(opened, "result")["result"][0]
+
+
+def test_results_are_those_of_torch(live):
+    given = [random(equation) for equation in EQUATIONS]
+    opened = live(EinsumSteps(given))
+    for n, (equation, *operands) in enumerate(given):
+        choose(opened, n)
+        expected = torch.einsum(equation, *operands).flatten()
+        torch.testing.assert_close(result(opened), expected, atol=6e-4, rtol=0)
+
+
+def test_chapter_is_shown_without_arguments(live):
+    widget = EinsumSteps()
+    opened = live(widget)
+    for n, (equation, given) in enumerate(zip(widget.equations, widget.operands)):
+        choose(opened, n)
+        expected = torch.einsum(equation, *map(torch.tensor, given)).flatten()
+        torch.testing.assert_close(result(opened), expected, atol=6e-4, rtol=0)
+    weights = torch.tensor(widget.operands[5][0])  # (T, S, B, H)
+    assert torch.equal(weights.sum(1), torch.ones(3, 2, 2))
+
+
+def test_size_one_fits_every_size(live):
+    q, k = torch.randn(3, 5), torch.randn(1, 5)
+    opened = live(EinsumSteps([("td,td->t", {"q": q, "k": k})]))
+    expected = torch.einsum("td,td->t", q, k)
+    torch.testing.assert_close(result(opened), expected, atol=6e-4, rtol=0)
+    assert "q[t, d] * k[0, d]" in opened.text("pre")
+
+
+def test_who_takes_part_has_a_gradient(live):
+    """The cells of a sum are those on which it depends: torch knows them."""
+    given = [random(x) for x in (SCORES, "td,sd->t", "tsbh,sbhd->tbhd", "ttb->b")]
+    widget = EinsumSteps(given)
+    widget.at = at = {"t": 2, "b": 1, "h": 0, "s": 3, "d": 2}
+    opened = live(widget)
+    for n, (equation, *operands) in enumerate(given):
+        choose(opened, n)
+        inputs, output = equation.split("->")
+        for operand in operands:
+            operand.requires_grad_()
+        place = tuple(at[x] for x in output)
+        torch.einsum(equation, *operands)[place].backward()
+        states = [marked(opened, state) for state in ("done", "now", "later")]
+        for name, operand, letters in zip(
+            ["first", "second"], operands, inputs.split(",")
+        ):
+            takes_part = operand.grad.flatten().nonzero().flatten().tolist()
+            assert sorted(sum((state[name] for state in states), [])) == takes_part
+            here = np.ravel_multi_index([at[x] for x in letters], operand.shape)
+            assert states[1][name] == [here]
+
+
+def test_steps_add_up(live):
+    given = random(SCORES)
+    opened = live(EinsumSteps([given]))
+    for letter, value in {"t": "2", "b": "1", "s": "3"}.items():
+        opened.control(letter).fill(value)
+    q, k = given[1:]
+    expected = q[2, 1, 0] * k[3, 1, 0]
+    rows = opened.table(SUM)[1:]
+    shown = torch.tensor([[number(x) for x in row[1:]] for row in rows])
+    columns = [q[2, 1, 0], k[3, 1, 0], expected, expected.cumsum(0)]
+    torch.testing.assert_close(shown, torch.stack(columns, 1), atol=6e-4, rtol=0)
+    for step in range(SIZES["d"]):
+        said = opened.text("output")
+        assert f"step {step + 1} of 5" in said
+        sums = re.search(r"Sum so far (.*), whole sum (.*)\.", said).groups()
+        so_far = [float(expected[: step + 1].sum()), float(expected.sum())]
+        assert list(map(number, sums)) == pytest.approx(so_far, abs=6e-4)
+        assert len(marked(opened, "later")["first"]) == SIZES["d"] - 1 - step
+        if step < SIZES["d"] - 1:
+            opened.button("next").click()
+    assert opened.button("next").is_disabled()
+    opened.button("previous").click()
+    assert "step 4 of 5" in opened.text("output")
+    opened.control("step").focus()
+    opened.page.keyboard.press("Home")
+    assert "step 1 of 5" in opened.text("output")
+    assert opened.control("step").get_attribute("aria-valuetext") == "d = 0"
+
+
+def test_long_sums_show_a_window_that_follows(live):
+    opened = live(EinsumSteps([random("tbhd,sbhd->")]))
+    steps = prod(SIZES[x] for x in "tbhds")
+    opened.control("step").fill("100")
+    items = opened.root_element.locator(".mha-es-terms li")
+    assert items.count() == 12
+    assert opened.text("[aria-current=step] b") == "t = 1, b = 0, h = 1, d = 0, s = 0"
+    assert f"step 101 of {steps}" in opened.text("output")
+
+
+def test_play_runs_to_the_end_and_can_be_stopped(live):
+    opened = live(EinsumSteps())
+    opened.page.clock.install()
+    opened.button("play").focus()
+    opened.page.keyboard.press("Enter")
+    opened.page.clock.run_for(1000)
+    assert "step 2 of 2" in opened.text("output")
+    opened.page.clock.run_for(1000)
+    opened.button("play").click()  # again, from the start
+    opened.page.clock.run_for(100)
+    assert "step 1 of 2" in opened.text("output")
+    opened.button("pause").click()
+    opened.page.clock.run_for(5000)
+    assert "step 1 of 2" in opened.text("output")
+
+
+def test_nothing_plays_under_reduced_motion(live):
+    opened = live(EinsumSteps(), reduced_motion="reduce")
+    opened.settle()
+    assert opened.root_element.get_by_text("play", exact=True).is_hidden()
+    assert opened.button("next").is_visible()
+
+
+def test_arrow_keys_walk_over_all_blocks(live):
+    opened = live(EinsumSteps([random(SCORES)]))
+    opened.root_element.get_by_role("application").focus()
+    b, h, t, s = 0, 0, 0, 0
+    for key, moved in [
+        ("ArrowRight", {"s": 1}),
+        ("End", {"h": 1, "s": 3}),
+        ("ArrowRight", {}),
+        ("ArrowDown", {"t": 1}),
+        ("PageDown", {"b": 1, "t": 2}),
+        ("ArrowUp", {"t": 1}),
+        ("ArrowUp", {"t": 0}),
+        ("ArrowUp", {"b": 0, "t": 2}),  # over the edge of a block
+        ("Home", {"h": 0, "s": 0}),
+        ("ArrowLeft", {}),
+        ("PageUp", {"t": 0}),
+    ]:
+        opened.page.keyboard.press(key)
+        b, h, t, s = ({"b": b, "h": h, "t": t, "s": s} | moved).values()
+        assert chosen(opened) == np.ravel_multi_index((b, h, t, s), (2, 2, 3, 4))
+        assert f"result[b={b}, h={h}, t={t}, s={s}]" in opened.text("output")
+
+
+def test_arrow_keys_with_fewer_axes(live):
+    equations = ["d,d->", "t,t->t", "tb,hb->th", "tbe->bte"]
+    opened = live(EinsumSteps(list(map(random, equations))))
+    for n, equation in enumerate(equations):
+        choose(opened, n)
+        opened.root_element.get_by_role("application").focus()
+        opened.page.keyboard.press("End")
+        opened.page.keyboard.press("PageDown")
+        assert chosen(opened) == prod(SIZES[x] for x in equation.split("->")[1]) - 1
+
+
+def test_mouse_picks_a_cell_of_any_tensor(live):
+    opened = live(EinsumSteps([random(SCORES)]))
+    cell(opened, "result", 31).click()
+    assert chosen(opened) == 31
+    place = np.unravel_index(31, (2, 2, 3, 4))
+    assert "result[b={}, h={}, t={}, s={}]".format(*place) in opened.text("output")
+    n = np.ravel_multi_index((2, 0, 1, 4), (3, 2, 2, 5))  # t, b, h, d
+    cell(opened, "first", n).click()
+    assert marked(opened, "now")["first"] == [n]
+    said = opened.text("output")
+    assert "result[b=0, h=1, t=2, s=3], step 5 of 5" in said
+
+
+def test_another_order_moves_the_cell_and_nothing_else(live):
+    given = random(SCORES)
+    widget = EinsumSteps([given])
+    widget.at = {"b": 1, "h": 0, "t": 2, "s": 1, "d": 3}
+    opened = live(widget)
+    before = marked(opened, "now"), marked(opened, "later"), opened.text("output")
+    bhts = torch.einsum(*given)
+    opened.control("order of the result").select_option("tsbh")
+    opened.settle()
+    assert opened.control("equation").input_value() == "tbhd,sbhd->tsbh"
+    after = marked(opened, "now"), marked(opened, "later"), opened.text("output")
+    assert [x | {"result": []} for x in after[:2]] == list(before[:2])
+    assert after[2].partition("]")[2] == before[2].partition("]")[2]
+    tsbh = bhts.permute(2, 3, 0, 1)
+    torch.testing.assert_close(result(opened), tsbh.flatten(), atol=6e-4, rtol=0)
+    place = np.ravel_multi_index((2, 1, 1, 0), tsbh.shape)
+    assert chosen(opened) == place
+    told = opened.root_element.get_by_text("one sum of the same products").inner_text()
+    assert "result_tsbh[2, 1, 1, 0] and result_bhts[1, 0, 2, 1]" in told
+    theirs = np.ravel_multi_index((1, 0, 2, 1), bhts.shape)
+    assert f"number {place} of 48" in told and f"bhts it is number {theirs}" in told
+    assert "result_tsbh = result_bhts.permute(2, 3, 0, 1)" in told
+
+
+def test_loops_run_as_python(live):
+    given = [random(x) for x in (SCORES, "td,sd->t", "tbe->bte", "ttb->b", "d,d->")]
+    opened = live(EinsumSteps(given))
+    for n, (equation, *operands) in enumerate(given):
+        choose(opened, n)
+        expected = torch.einsum(equation, *operands)
+        names = dict(zip(["first", "second"], operands))
+        names["result"] = torch.zeros_like(expected)
+        exec(opened.text("pre"), names)  # noqa: S102 — our own text
+        torch.testing.assert_close(names["result"], expected)
+
+
+def test_letter_of_the_same_name_is_no_tensor(live):
+    opened = live(EinsumSteps([("ts,sv->tv", {"w": torch.eye(3), "v": torch.eye(3)})]))
+    assert "total += w[t, s] * v_[s, v]" in opened.text("pre")
+
+
+def test_letters_are_explained(live):
+    opened = live(EinsumSteps({"scores": ("tbd,sbd->bts", *random("tbd,sbd->")[1:])}))
+    items = opened.root_element.locator(".mha-es-letters li").all_inner_texts()
+    roles = [item[0] + item.rpartition("\n")[2] for item in items]
+    assert roles == [
+        "bbatched: in first, second and the result",
+        "tkept: in first and the result",
+        "skept: in second and the result",
+        "dsummed: in first and second, not in the result",
+    ]
+    assert "For every b, t and s: add 5 products, one for every d." in (
+        opened.root_element.inner_text()
+    )
+    write(opened, "tbd,sbd->bs")
+    assert "add 15 products, one for every t and d" in opened.root_element.inner_text()
+
+
+def test_examples_keep_the_letters_that_they_share(live):
+    opened = live(EinsumSteps())
+    choose(opened, 3)
+    cell(opened, "result", 0).click()
+    opened.control("t").fill("2")
+    opened.control("h").fill("1")
+    choose(opened, 4)
+    assert "result[t=2, s=0, b=0, h=1]" in opened.text("output")
+    assert opened.control("equation").input_value() == "tbhd,sbhd->tsbh"
+
+
+def test_wrong_equation_is_a_sentence_and_can_be_mended(live):
+    opened = live(EinsumSteps([random("td,sd->ts")]))
+    for equation, sentence in {
+        "td,sd->tx": "the letter x stands after the arrow, but no operand has it",
+        "td,td->t": "the letter t has two sizes, 3 and 4 (in second)",
+        "td,sd->tt": "the letter t stands twice after the arrow",
+        "td,sd": "letters for each operand, -> and the letters of the result",
+        "...d,sd->s": "letters for each operand",
+        "": "letters for each operand",
+        "td->t": "it has letters for 1, but there are 2 operands",
+        "tbd,sd->ts": "tbd stands for 3 axes, but first has 2: its shape is (3, 5)",
+    }.items():
+        write(opened, equation)
+        assert sentence in opened.text(".mha-problem")
+        assert opened.root_element.locator("pre").is_hidden()
+        assert opened.control("equation").get_attribute("aria-invalid") == "true"
+    write(opened, "td, sd -> st")  # spaces do not count
+    assert opened.root_element.locator(".mha-problem").is_hidden()
+    assert opened.text(".mha-es-operand:last-child > div >> nth=0") == (
+        "result (s, t) = (4, 3)"
+    )
+
+
+def test_too_large_a_result_is_a_sentence(live):
+    large, wide = dict.fromkeys("tbsd", 8), dict.fromkeys("tbesd", 2)
+    given = [random("tb,sd->t", large), random("tbe,sd->t", wide)]
+    opened = live(EinsumSteps(given))
+    write(opened, "tb,sd->tbsd")
+    assert "would have 4096 cells; at most 256" in opened.text(".mha-problem")
+    write(opened, "tb,sd->")
+    assert "a sum of 4096 products; at most 1024" in opened.text(".mha-problem")
+    choose(opened, 1)
+    write(opened, "tbe,sd->tbesd")
+    assert "may have at most 4 axes" in opened.text(".mha-problem")
+
+
+def test_bad_state_is_a_sentence(chromium, tmp_path):
+    cases = [
+        ({"equations": []}, "given no equations"),
+        ({"example": 7}, "no example number 7"),
+        ({"operands": []}, "one or two operands"),
+        ({"operands": [[[]]]}, "every operand must have a name"),
+        ({"operands": [[[], [[1]]]]}, "first is empty"),
+        ({"operands": [[[[1, float("nan")]], [[1]]]]}, "not a finite number"),
+        ({"operands": [[[[1, 2], [3]], [[1]]]]}, "even length"),
+        ({"operands": [["a", [[1]]]]}, "first is not a finite number"),
+        ({"operands": [[[[0] * 300], [[1]]]]}, "at most 4 axes and 256 cells"),
+        ({"operand_names": [["a"]]}, "every operand must have a name"),
+    ]
+    widgets = [EinsumSteps(["td,sd->ts"]) for _ in cases]
+    for widget, (traits, _) in zip(widgets, cases):
+        for trait, value in traits.items():
+            setattr(widget, trait, value)
+    file = tmp_path / "page.html"
+    file.write_text(to_html(*widgets), encoding="utf-8")
+    visit = Visit(chromium, file.as_uri(), file.as_uri())
+    visit.page.wait_for_selector("html[data-widgets=ready]")
+    said = visit.page.locator(".mha").all_inner_texts()
+    visit.context.close()
+    assert len(said) == len(cases)
+    for text, (_, sentence) in zip(said, cases):
+        assert "Einsum steps cannot be drawn" in text and sentence in text
+    assert visit.complaints == []
+
+
+def test_letters_outside_their_range_are_held_to_it(live):
+    widget = EinsumSteps(["td,sd->ts"])
+    widget.at = {"t": 99, "s": -1, "d": "x", "other": None}
+    assert "result[t=2, s=0], step 1 of 3" in live(widget).text("output")
+
+
+@pytest.mark.parametrize("colours", ["light", "dark"])
+def test_nothing_for_axe_to_find(live, colours):
+    opened = live(EinsumSteps(), color_scheme=colours)
+    opened.table(ALL)
+    opened.table(SUM)
+    opened.button("next").click()
+    assert opened.faults() == []
+    for summary in opened.root_element.locator("summary").all():
+        summary.click()
+    choose(opened, 3)
+    opened.button("next").click()
+    assert opened.faults() == []
+    write(opened, "td->x")
+    assert opened.faults() == []
+
+
+def test_fits_a_small_phone(live):
+    shape = (4, 4, 4, 4)
+    equations = [*EinsumSteps().equations, ("tbhd,sbhd->bhts", *torch.randn(2, *shape))]
+    sizes = SIZES | {"h": 3}
+    opened = live(
+        EinsumSteps(equations, sizes=sizes), viewport={"width": 320, "height": 640}
+    )
+    for n in range(len(equations)):
+        choose(opened, n)
+        assert opened.width() == 320
+
+
+# --- Python ------------------------------------------------------------------------
+
+
+def test_takes_what_einsum_takes():
+    q, k = torch.randn(3, 5).bfloat16(), torch.randn(4, 5, requires_grad=True)
+    widget = EinsumSteps({"scores": ("td, sd -> ts", {"q": q, "k": k})})
+    assert widget.names == ["scores"] and widget.equations == ["td,sd->ts"]
+    assert widget.operand_names == [["q", "k"]]
+    assert torch.allclose(torch.tensor(widget.operands[0][0]), q.float())
+    assert repr(widget) == "EinsumSteps(1 equation, td,sd->ts)"
+
+
+def test_numbers_made_from_sizes():
+    widget = EinsumSteps(["xy,yz->xz", "x->x"], sizes={"x": 2, "y": 7, "z": 3})
+    assert np.shape(widget.operands[0][0]) == (2, 7)
+    assert np.shape(widget.operands[0][1]) == (7, 3)
+    assert (
+        widget.operands
+        == EinsumSteps(["xy,yz->xz", "x->x"], sizes={"x": 2, "y": 7, "z": 3}).operands
+    )
+
+
+def test_choice_of_an_example_brings_its_equation():
+    widget = EinsumSteps(["td,sd->ts", "tb->bt"])
+    widget.equation = "td,sd->st"
+    widget.example = 1
+    assert widget.equation == "tb->bt"
+
+
+def test_too_large_is_reduced_and_says_so(live):
+    q, k = torch.randn(9, 20), torch.randn(3, 20)
+    opened = live(EinsumSteps([("td,sd->ts", q, k)]))
+    assert "first 8 values of each letter are kept (t had 9, d had 20)" in (
+        opened.text(".mha-warning")
+    )
+    expected = (q[:8, :8] @ k[:, :8].T).flatten()
+    torch.testing.assert_close(result(opened), expected, atol=6e-4, rtol=0)
+    widget = EinsumSteps([("tbhd,sbhd->bhts", *torch.randn(2, 5, 5, 5, 5))])
+    assert np.shape(widget.operands[0][0]) == (4, 4, 4, 4)
+
+
+@pytest.mark.parametrize("equation", ["d,d->", SCORES, "tbe->ebt", "ttb->b", ",t->t"])
+def test_still_shows_what_makes_the_first_cell(equation):
+    import matplotlib.pyplot as plt
+
+    _, *operands = random(equation)
+    figure = EinsumSteps([(equation, *operands)]).still()
+    expected = torch.einsum(equation, *operands)
+    texts = [text.get_text() for text in figure.axes[-1].texts]
+    assert texts[0] == f"{expected.flatten()[0]:.3g}" and len(texts) == expected.numel()
+    assert len(figure.axes) == len(operands) + 1
+    inputs, output = equation.split("->")
+    for ax, letters in zip(figure.axes, inputs.split(",")):
+        framed = sum(not patch.get_fill() for patch in ax.patches)
+        summed = [SIZES[x] for x in set(letters) - set(output)]
+        assert framed == prod(SIZES[x] for x in letters if x not in output)
+        assert framed >= prod(summed)
+    plt.close(figure)
+
+
+@pytest.mark.parametrize(
+    ("equations", "options", "message"),
+    [
+        ([], {}, "at least one"),
+        (["td,sd"], {}, "such as td,sd->ts; got 'td,sd'"),
+        (["...d->d"], {}, "letters of one or two operands"),
+        (["a,b,c->abc"], {}, "letters of one or two operands"),
+        (["td,sd->x"], {}, "an operand must have the letter 'x'"),
+        (["td->tt"], {}, "'t' must stand once"),
+        (["abcde->a"], {}, "at most 4 axes"),
+        (["tx->x"], {}, "sizes must have every letter; 'x' is missing"),
+        ([("td,sd->ts", torch.ones(2, 3))], {}, r"2 operand\(s\); got 1"),
+        ([("td->t", torch.ones(2, 3), torch.ones(2, 3))], {}, r"1 operand\(s\); got 2"),
+        ([("td->t", torch.ones(2))], {}, r"first must be \(t, d\)"),
+        ([("td->t", {"q": torch.ones(2, 0)})], {}, "q must be .* none of them 0"),
+        ([("t->t", torch.tensor([torch.nan]))], {}, "finite"),
+        (
+            [("td,sd->ts", torch.ones(2, 3), torch.ones(4, 5))],
+            {},
+            "'d' must have one size in td,sd->ts; got 3 and, in second, 5",
+        ),
+    ],
+)
+def test_wrong_arguments_name_the_requirement(equations, options, message):
+    with pytest.raises(ValueError, match=message):
+        EinsumSteps(equations, **options)
+
+
+@pytest.mark.parametrize(
+    ("equations", "message"),
+    [
+        ("td,sd->ts", "a dict or a list"),
+        (7, "a dict or a list"),
+        ([(7, torch.ones(2))], "must be a text"),
+        ([("t->t", "abc")], "first must be numbers"),
+    ],
+)
+def test_wrong_types_name_the_requirement(equations, message):
+    with pytest.raises(TypeError, match=message):
+        EinsumSteps(equations)
