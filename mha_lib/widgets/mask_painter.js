@@ -253,7 +253,7 @@ export default widget("Mask painter", (ui) => {
   }
   function move(t, s, event) {
     const [from, to] = [place(), [t, s]];
-    if (event.type === "pointermove" && pencil !== null && event.buttons & 1) paint(stroke(from, to), pencil);
+    if (event.type === "pointermove" && pencil !== null) paint(stroke(from, to), pencil);
     else if (event.type === "keydown" && event.shiftKey) paint(stroke(from, to), ui.get("mask")[from[0]][from[1]]);
     else ui.setAll({ query: t, key: s });
   }

@@ -112,7 +112,9 @@ def test_each_rule_by_its_control(live):
 
 def test_a_window_without_causal_reaches_both_ways(live):
     t, s = torch.arange(T)[:, None], torch.arange(S)
-    check(live(painter(window=2)), (t - s).abs() < 2)
+    opened = live(painter())
+    opened.control("window").fill("2")
+    check(opened, (t - s).abs() < 2)
 
 
 def test_a_drag_paints_what_the_first_cell_became(live):
