@@ -130,12 +130,13 @@ const OPERATIONS = {
     const { shape, names } = wanted(x, terms);
     const strides = viewStrides(x, shape);
     return { parts: [strides ? { ...x, shape, strides, names }
-      : { ...copied(x), shape, strides: dense(shape), names }] };
+      : { ...copied(x), shape, strides: dense(shape), names }] }; // now in the order of reading
   },
   transpose({ parts: [x] }, first, second) {
     const [i, j] = [first, second].map((term) => axisOf(term.size, x.shape.length));
     const swapped = (list) => list.with(i, list[j]).with(j, list[i]);
-    return { parts: [{ ...x, shape: swapped(x.shape), strides: swapped(x.strides), names: swapped(x.names) }] };
+    const [shape, strides, names] = [x.shape, x.strides, x.names].map(swapped);
+    return { parts: [{ ...x, shape, strides, names }] };
   },
   contiguous: ({ parts: [x] }) => ({ parts: [contiguous(x) ? x : copied(x)] }),
   split({ parts: [x] }, { size, letters }, dim) {
@@ -151,7 +152,8 @@ const OPERATIONS = {
     return { parts, name: fits ? own.filter((letter) => !letters.includes(letter)) : null, tuple: true };
   },
   cat({ parts, name, tuple }, dim) {
-    refuse(!tuple, "TypeError", "cat(): argument 'tensors' (position 1) must be tuple of Tensors, not Tensor");
+    refuse(!tuple, "TypeError",
+      "cat(): argument 'tensors' (position 1) must be tuple of Tensors, not Tensor");
     const [first] = parts;
     const axis = axisOf(dim.size, first.shape.length);
     parts.forEach(({ shape }, k) => {
@@ -190,9 +192,12 @@ function parse(step, sizes) {
 
 function readTerm(term, sizes, step) {
   const factors = term.split("*").map((factor) => factor.trim());
-  const size = product(factors.map((f) => (Object.hasOwn(sizes, f) ? sizes[f] : /^-?\d+$/.test(f) ? Number(f) : NaN)));
-  need(Number.isInteger(size), `“${term}” in the step “${step}” is neither a whole number nor one of B, T, E, H, D.`);
-  const named = factors.every((f) => Object.hasOwn(sizes, f));
+  const isLetter = (factor) => Object.hasOwn(sizes, factor);
+  const value = (factor) => (/^-?\d+$/.test(factor) ? Number(factor) : NaN);
+  const size = product(factors.map((factor) => (isLetter(factor) ? sizes[factor] : value(factor))));
+  need(Number.isInteger(size),
+    `“${term}” in the step “${step}” is neither a whole number nor one of B, T, E, H, D.`);
+  const named = factors.every(isLetter);
   return { size, letters: named ? factors.flatMap((f) => (f === "E" ? ["H", "D"] : [f])) : size === 1 ? [] : null };
 }
 
@@ -259,7 +264,8 @@ function claimed(names, index, sizes) {
       rest = Math.floor(rest / sizes[letter]);
     }
   });
-  const known = Object.keys(found).every((l) => seen.filter((x) => x === l).length === 1 || (sizes[l] === 1 && !seen.includes(l)));
+  const once = (letter) => seen.filter((x) => x === letter).length === 1;
+  const known = Object.keys(found).every((l) => once(l) || (sizes[l] === 1 && !seen.includes(l)));
   return known && !seen.includes(null) ? STARTS.x(found.B, found.H, found.T, found.D, sizes) : null;
 }
 
@@ -296,50 +302,58 @@ function describe(sorted, sizes) {
 
 /** A verdict on one state: a mark, a few words, a sentence. */
 function judge(state, sizes) {
+  const verdict = (mark, short, text) => ({ mark, short, text });
   if (state.error) {
-    return { mark: "!", short: `torch raises ${state.error.type}`, text: state.error.why };
+    const { type, why } = state.error;
+    return verdict("!", `torch raises ${type}`, why || "No tensor comes out of this step.");
   }
   const { names } = state.value.parts[0];
   const all = places(state.value, sizes);
   if (all[0].claim === null) {
-    return { mark: "·", short: "axes without names", text: "These axes are not named by B, T, H and D, one each. So nothing is claimed about a place, and nothing can be wrong." };
+    return verdict("·", "axes without names", "These axes are not named by B, T, H and D, one each. " +
+      "So nothing is claimed about a place, and nothing can be wrong.");
   }
-  const [rows, columns] = [names.at(-2), names.at(-1)];
-  const heads = isAxis(rows, "T") && isAxis(columns, "D");
+  const ends = (row, column) => isAxis(names.at(-2), row) && isAxis(names.at(-1), column);
+  const heads = ends("T", "D");
   const unit = heads ? "table" : "row"; // what one head, or one line, holds together
   const mates = (place) => all.filter((other) => other[unit] === place[unit]);
-  const list = (places, key) => places.map((place) => place[key]).sort((a, b) => a - b);
-  const holding = (places, key) => describe(list(places, key), sizes);
+  const sorted = (group, key) => group.map((place) => place[key]).sort((a, b) => a - b);
+  const holding = (group, key) => describe(sorted(group, key), sizes);
   const owner = (place) => {
     const { b, h: head } = origin(place.claim, sizes);
-    return heads ? `Head ${head} of sequence ${b}` : `The row ${caption(leading(place, state.value, 1, sizes))}`;
+    return heads ? `Head ${head} of sequence ${b}`
+      : `The row ${caption(leading(place, state.value, 1, sizes))}`;
   };
-  const told = (places) => `${owner(places[0])} reads the cells ${spans(list(places, "cell"))}: ${holding(places, "element")}`;
+  const told = (group) =>
+    `${owner(group[0])} reads the cells ${spans(sorted(group, "cell"))}: ${holding(group, "element")}`;
+
   const wrong = all.filter((place) => place.claim !== place.element);
   if (wrong.length) {
     const groups = wrong.map(mates);
-    const bad = groups.find((one) => `${list(one, "claim")}` !== `${list(one, "element")}`) ?? groups[0];
-    const moved = ["b", "t"].find((key) =>
-      wrong.some(({ claim, element }) => origin(claim, sizes)[key] !== origin(element, sizes)[key]));
+    const bad = groups.find((one) => `${sorted(one, "claim")}` !== `${sorted(one, "element")}`) ?? groups[0];
     const due = holding(bad, "claim");
     const order = due === holding(bad, "element") ? ", in another order" : `. It should hold ${due}`;
-    if (!moved) {
-      return { mark: "✗", short: "heads own other features", text: `${told(bad)}${order}. No token is mixed, but weights of other code do not fit these heads.` };
+    const differs = (key) => wrong.some(({ claim, element }) =>
+      origin(claim, sizes)[key] !== origin(element, sizes)[key]);
+    const what = differs("b") ? "Sequences" : differs("t") ? "Tokens" : null;
+    if (what) {
+      return verdict("✗", `${what.toLowerCase()} are mixed`,
+        `${told(bad)}${order}. ${what} are mixed. torch raises no error: the shape fits.`);
     }
-    const mixed = moved === "b" ? "equences are mixed" : "okens are mixed";
-    const [small, large] = moved === "b" ? "sS" : "tT";
-    return { mark: "✗", short: small + mixed, text: `${told(bad)}${order}. ${large}${mixed}. torch raises no error: the shape fits.` };
+    return verdict("✗", "heads own other features",
+      `${told(bad)}${order}. No token is mixed, but weights of other code do not fit these heads.`);
   }
   if (heads) {
-    return { mark: "✓", short: "ready for attention", text: `${told(mates(all[0]))}. Its last two axes are (T, D), as attention needs and returns them.` };
+    return verdict("✓", "ready for attention",
+      `${told(mates(all[0]))}. Its last two axes are (T, D), as attention needs and returns them.`);
   }
-  if (isAxis(rows, "T") && isAxis(columns, "HD")) {
-    return { mark: "✓", short: "one row a token", text: "Every row is one token with all its features in order." };
+  if (ends("T", "HD")) {
+    return verdict("✓", "one row a token", "Every row is one token with all its features in order.");
   }
-  if (isAxis(rows, "H") && isAxis(columns, "D")) {
-    return { mark: "…", short: "right so far", text: "Every row is one slice of one token. But attention works on the last two axes, here (H, D): it would compare the heads of one token. T and H have to change places." };
-  }
-  return { mark: "…", short: "right so far", text: "Every number stands where the names of the axes say." };
+  return verdict("…", "right so far", ends("H", "D")
+    ? "Every row is one slice of one token. But attention works on the last two axes, here (H, D): " +
+      "it would compare the heads of one token. T and H have to change places."
+    : "Every number stands where the names of the axes say.");
 }
 
 /** Right only because an axis has size 1? Then say with which sizes it is wrong. */
@@ -389,12 +403,13 @@ function codeOf(step, before) {
 
 function facts({ parts: [x, ...others] }, before) {
   const shape = `${tuple(x.names.map(axisName))} = ${tuple(x.shape)}`;
-  const memory = !before ? "" : before.parts[0].memory === x.memory ? "same memory, no copy" : "copied into new memory";
+  const kept = before?.parts[0].memory === x.memory;
+  const memory = before && (kept ? "same memory, no copy" : "copied into new memory");
   return [
     [others.length ? "shapes" : "shape", others.length ? `${others.length + 1} × ${shape}` : shape],
     ["strides", tuple(x.strides)],
     others.length ? ["starts at cells", and([x, ...others].map(({ offset }) => offset))] : null,
-    [contiguous(x) ? "contiguous" : "not contiguous", memory && `· ${memory}`],
+    [contiguous(x) ? "contiguous" : "not contiguous", memory ? `· ${memory}` : ""],
   ].filter(Boolean);
 }
 
@@ -429,7 +444,9 @@ function strip(value, all, sizes) {
   const reader = new Map(all.map((place) => [place.cell, place]));
   const short = (place) => {
     const axes = leading(place, value, 2, sizes);
-    return axes.filter(([axis]) => axes.length === 1 || sizes.B > 1 || axis !== "b").map((axis) => axis.join("")).join(" ");
+    const needed = axes.filter(([axis]) => axes.length === 1 || sizes.B > 1 || axis !== "b");
+    // A cell is too narrow for two, and for an axis without a letter.
+    return needed.map(([axis, i]) => (axis.length > 1 ? `[${i}]` : axis + i)).join("\n");
   };
   const cells = value.parts[0].memory.map((element, cell) => {
     const [here, last, next] = [cell, cell - 1, cell + 1].map((c) => reader.get(c)?.table);
@@ -442,7 +459,10 @@ function strip(value, all, sizes) {
   const runs = range(cells.length / sizes.E).map((i) =>
     h("span", { class: "mha-run" }, cells.slice(i * sizes.E, (i + 1) * sizes.E)));
   const label = "memory; below each cell the table that reads it";
-  return group(h("div", { class: "mha-memory", role: "group", "aria-label": label }, runs), sizes.E);
+  const lines = short(all[0]).split("\n").length;
+  return group(h("div", {
+    class: "mha-memory", role: "group", "aria-label": label, style: `--mha-lines: ${lines}`,
+  }, runs), sizes.E);
 }
 
 /** The tensor as tables of its last two axes, one for every index of the others. */
@@ -460,15 +480,16 @@ function tables(value, all, sizes) {
       const token = isAxis(rows, "T") && first.claim !== null ? ` ${tokenOf(origin(first.claim, sizes))}` : "";
       return head(rows, rank - 2, first.index.at(-2)) + token;
     };
+    const place = caption(leading(mine[0], value, 2, sizes)) || "the whole tensor";
     return h("table", {},
-      h("caption", {}, `${value.tuple ? `part ${mine[0].part}: ` : ""}${caption(leading(mine[0], value, 2, sizes)) || "the whole tensor"}`),
+      h("caption", {}, value.tuple ? `part ${mine[0].part}: ${place}` : place),
       h("thead", {}, h("tr", {}, h("td", {}), lines[0].map((place) =>
         h("th", { scope: "col" }, head(columns, rank - 1, place.index.at(-1)))))),
       h("tbody", {}, lines.map((line) => h("tr", {}, h("th", { scope: "row" }, rowHead(line)),
         line.map((place) => {
           const wrong = place.claim !== null && place.claim !== place.element;
-          return h("td", {}, cellButton(place.element, sizes, `memory cell ${place.cell}${wrong ? ", wrong place" : ""}`,
-            wrong ? h("sup", {}, "×") : null));
+          const name = `memory cell ${place.cell}${wrong ? ", wrong place" : ""}`;
+          return h("td", {}, cellButton(place.element, sizes, name, wrong ? h("sup", {}, "×") : ""));
         })))));
   });
   return group(h("div", { class: "mha-tables" }, drawn), x.shape.at(-1));
@@ -482,7 +503,8 @@ function card(state, before, sizes, place) {
   const node = h("li", { class: "mha-card" },
     h("code", {}, codeOf(state.step, place ? "…" : "").replace("….", ".")),
     state.value ? [
-      h("dl", {}, facts(state.value, before).map(([name, what]) => h("div", {}, h("dt", {}, name), h("dd", {}, what)))),
+      h("dl", {}, facts(state.value, before).map(([name, what]) =>
+        h("div", {}, h("dt", {}, name), h("dd", {}, what)))),
       strip(state.value, all, sizes), tables(state.value, all, sizes), path,
     ] : null,
     state.error ? h("p", {}, h("code", {}, `${state.error.type}: ${state.error.message}`)) : null,
@@ -513,18 +535,25 @@ function check(ui) {
   const texts = (steps) => Array.isArray(steps) && steps.every((step) => typeof step === "string");
   need(["steps", "beside"].every((trait) => texts(ui.get(trait))), "the steps must be a list of texts.");
   need(ui.get("steps").length, "it was given no steps.");
-  need(Math.max(ui.get("steps").length, ui.get("beside").length) <= MOST_STEPS + 1, `it shows at most ${MOST_STEPS} steps.`);
-  need(ui.get("recipes").every(([name, steps]) => typeof name === "string" && texts(steps)), "a recipe must be a name and its steps.");
-  need(Number.isInteger(ui.get("element")) && ui.get("element") >= 0 && ui.get("element") < MOST_CELLS, `it has no number ${ui.get("element")} to follow.`);
-  need(["head", "token"].includes(ui.get("colour")), "colour must be “head” or “token”.");
+  need(Math.max(ui.get("steps").length, ui.get("beside").length) <= MOST_STEPS + 1,
+    `it shows at most ${MOST_STEPS} steps.`);
+  need(ui.get("recipes").every(([name, steps]) => typeof name === "string" && texts(steps)),
+    "a recipe must be a name and its steps.");
+  const element = ui.get("element");
+  need(Number.isInteger(element) && element >= 0 && element < MOST_CELLS,
+    `it has no number ${element} to follow.`);
+  need(COLOURS.some(([name]) => name === ui.get("colour")), "colour must be “head” or “token”.");
 }
 
 function sizesOf(ui) {
   const [B, T, H, D] = ["batch", "tokens", "num_heads", "head_dim"].map(ui.get);
   const sizes = { B, T, H, D, E: H * D };
-  need(Object.values(sizes).every((n) => Number.isInteger(n) && n > 0), "B, T, H and D must be whole numbers of at least 1.");
-  need(B <= TOKENS.length && T <= TOKENS[0].length, `it draws at most ${TOKENS.length} sequences of ${TOKENS[0].length} tokens.`);
-  need(B * T * H * D <= MOST_CELLS, `B·T·E = ${B * T * H * D} cells are too many to follow; at most ${MOST_CELLS} are drawn.`);
+  need(Object.values(sizes).every((n) => Number.isInteger(n) && n > 0),
+    "B, T, H and D must be whole numbers of at least 1.");
+  need(B <= TOKENS.length && T <= TOKENS[0].length,
+    `it draws at most ${TOKENS.length} sequences of ${TOKENS[0].length} tokens.`);
+  need(B * T * H * D <= MOST_CELLS,
+    `B·T·E = ${B * T * H * D} cells are too many to follow; at most ${MOST_CELLS} are drawn.`);
   return sizes;
 }
 
@@ -579,6 +608,11 @@ function history(ui, element) {
   };
 }
 
+const SHAPES = [
+  "B, T, E", "B, T, H, D", "B, H, T, D", "B, T, D, H", "B, H, D, T", "H, B, T, D",
+  "B*H, T, D", "H*B, T, D", "B*T, E", "B*T*E",
+];
+
 /** The arguments that fit the last state of the reader's own steps. */
 function proposals(ui) {
   const sizes = sizesOf(ui);
@@ -586,13 +620,14 @@ function proposals(ui) {
   if (!value) return {};
   if (value.tuple) return { cat: range(value.parts[0].shape.length).map((axis) => `${axis}`) };
   const { shape } = value.parts[0];
-  const shapes = ["B, T, E", "B, T, H, D", "B, H, T, D", "B, T, D, H", "B, H, D, T", "H, B, T, D", "B*H, T, D", "H*B, T, D", "B*T, E", "B*T*E"];
   const pairs = range(shape.length).flatMap((j) => range(j).map((i) => `${i}, ${j}`));
   const cuts = shape.flatMap((n, axis) => ["B", "T", "H", "D"]
     .filter((letter) => sizes[letter] < n && n % sizes[letter] === 0).map((letter) => `${letter}, ${axis}`));
-  const found = { view: shapes, transpose: pairs, reshape: shapes, contiguous: [""], split: cuts };
+  const found = { view: SHAPES, transpose: pairs, reshape: SHAPES, contiguous: [""], split: cuts };
   return Object.fromEntries(Object.entries(found).filter(([, list]) => list.length));
 }
+
+const COLOURS = [["head", "the head of a feature"], ["token", "the token"]];
 
 export default widget("Head layout", (ui) => {
   let hovered = null;
@@ -617,7 +652,8 @@ export default widget("Head layout", (ui) => {
   const recipe = (label, trait, other) => choice({
     ...ui,
     get: () => named(trait) ?? other,
-    set: (_, name) => ui.set(trait, ui.get("recipes").find(([one]) => one === name)?.[1] ?? []),
+    set: (_, name) => ui.set(trait, ui.get("recipes").find(([one]) => one === name)?.[1]
+      ?? (trait === "beside" ? [] : ui.get(trait))),
   }, { label, options: () => [
     ...(trait === "beside" || !named(trait) ? [[other, other]] : []), ...ui.get("recipes").map(([name]) => [name, name]),
   ] });
@@ -625,21 +661,29 @@ export default widget("Head layout", (ui) => {
     .filter((n) => count() / ui.get(trait) * n <= MOST_CELLS).map((n) => [n, n]) });
 
   // Steps of the reader's own: an operation, what fits it, and a button.
+  let [offered, known] = [{}, ""];
+  ui.follow(() => {
+    const state = JSON.stringify([sizesOf(ui), ui.get("steps")]);
+    if (state !== known) offered = proposals(ui);
+    known = state;
+  });
   const draft = () => {
-    const offered = proposals(ui);
     const [operation, text] = /^(\w+)\((.*)\)$/.exec(ui.get("draft"))?.slice(1) ?? [];
     const name = offered[operation] ? operation : Object.keys(offered)[0];
-    return { offered, name, text: offered[name]?.includes(text) ? text : offered[name]?.[0] };
+    return { name, text: offered[name]?.includes(text) ? text : offered[name]?.[0] };
   };
-  const operation = choice({ ...ui, get: () => draft().name, set: (_, name) => ui.set("draft", `${name}(${draft().offered[name][0]})`) },
-    { label: "next step", options: () => Object.keys(draft().offered).map((name) => [name, name]) });
-  const argument = choice({ ...ui, get: () => draft().text, set: (_, text) => ui.set("draft", `${draft().name}(${text})`) },
-    { label: "arguments", options: () => (draft().offered[draft().name] ?? []).map((text) => [text, `(${text})`]) });
+  const operation = choice({
+    ...ui, get: () => draft().name, set: (_, name) => ui.set("draft", `${name}(${offered[name][0]})`),
+  }, { label: "next step", options: () => Object.keys(offered).map((name) => [name, name]) });
+  const argument = choice({
+    ...ui, get: () => draft().text, set: (_, text) => ui.set("draft", `${draft().name}(${text})`),
+  }, { label: "arguments", options: () => (offered[draft().name] ?? []).map((text) => [text, `(${text})`]) });
   const append = button("append", () => ui.set("steps", [...ui.get("steps"), `${draft().name}(${draft().text})`]));
   const undo = button("undo", () => ui.set("steps", ui.get("steps").slice(0, -1)));
   const restart = button("start over", () => ui.set("steps", ui.get("steps").slice(0, 1)));
   ui.follow(() => {
     const steps = ui.get("steps").length - 1;
+    for (const list of [operation, argument]) list.querySelector("select").disabled = !draft().name;
     append.disabled = !draft().name || steps >= MOST_STEPS;
     undo.disabled = restart.disabled = steps === 0;
     ui.root.dataset.colour = ui.get("colour");
@@ -649,16 +693,22 @@ export default widget("Head layout", (ui) => {
   ui.follow(() => {
     const sizes = sizesOf(ui);
     const { b, t, h: head, d, e } = origin(followed(), sizes);
-    say(line, `Following ${labelOf(followed(), sizes)}: sequence ${b}, token ${t} (${TOKENS[b][t]}), feature ${e}, so number ${d} of head ${head}.`);
+    const who = `${labelOf(followed(), sizes)}: sequence ${b}, token ${t} (${TOKENS[b][t]}), feature ${e}`;
+    say(line, `Following ${who}, so number ${d} of head ${head}.`);
   });
   columns.append(column(ui, "steps", "steps", followed), column(ui, "beside", "steps beside them", followed));
   ui.root.append(
     controls(recipe("show", "steps", "your own steps"), recipe("beside it", "beside", "nothing")),
     controls(operation, argument, append, undo, restart),
-    h("p", { class: "mha-hint" }, "Point at a number to follow it through all steps; a click keeps it. × marks a number that stands in another place than the names of the axes say."),
+    h("p", { class: "mha-hint" }, "Point at a number to follow it through all steps; a click keeps it. " +
+      "The bracket below a cell of memory names the table that reads it. " +
+      "× marks a number that stands in another place than the names of the axes say."),
     line, columns,
-    controls(size("B", "batch", TOKENS.length), size("T", "tokens", TOKENS[0].length), size("H", "num_heads", 4), size("D", "head_dim", 4),
-      choice(ui, { label: "colours show", trait: "colour", options: [["head", "the head of a feature"], ["token", "the token"]] })),
+    controls(
+      size("B", "batch", TOKENS.length), size("T", "tokens", TOKENS[0].length),
+      size("H", "num_heads", 4), size("D", "head_dim", 4),
+      choice(ui, { label: "colours show", trait: "colour", options: COLOURS }),
+    ),
     numbers(ui, "All steps as a table", () => history(ui, followed())),
   );
 });

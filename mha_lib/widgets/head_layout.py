@@ -194,7 +194,7 @@ class HeadLayout(Widget):
             len(shown) + 1, 1, figsize=(8, 2 + 2 * len(shown)), layout="constrained"
         )
         D = self.head_dim
-        for ax, steps in zip(axes, [["x"], *shown]):
+        for ax, steps in zip(axes, [shown[0][:1], *shown]):
             title = reduce(_code, steps[1:], steps[0])
             try:
                 result = _run(steps, self.sizes)
@@ -210,7 +210,9 @@ class HeadLayout(Widget):
                 [[self._name(i) for i in line] for line in lines.tolist()],
                 [[i % (D * self.num_heads) // D for i in line] for line in lines],
                 ax=ax,
-                title=f"{title}: one table a row" if len(steps) > 1 else "memory of x",
+                title=f"{title}: a row for each table"
+                if len(steps) > 1
+                else f"memory of {title}",
             )
         return figure
 
