@@ -361,7 +361,9 @@ export function heatmap(ui, { content, move, pick, rowTitle = "query", columnTit
     }[event.key];
     if (step) {
       event.preventDefault();
-      move?.(...step.map((x, axis) => Math.max(0, Math.min(last[axis], x))), event);
+      const next = step.map((x, axis) => Math.max(0, Math.min(last[axis], x)));
+      if (now.cursor) now.cursor = next; // a second key may come before the next frame
+      move?.(...next, event);
     } else if (event.key === "Enter" || event.key === " ") {
       event.preventDefault();
       pick?.(i, j, event);

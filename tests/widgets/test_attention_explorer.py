@@ -101,6 +101,22 @@ def test_keyboard_goes_from_cell_to_cell(live):
         assert f"query “{QUERIES[t]}” → key “{KEYS[s]}”: weight {weight:.3f}." in said
 
 
+def test_keys_faster_than_frames_are_not_lost(live):
+    opened = live(explorer())
+    opened.root_element.locator(".mha-map").evaluate(
+        "map => ['ArrowDown', 'ArrowRight', 'ArrowDown'].forEach(key =>"
+        " map.dispatchEvent(new KeyboardEvent('keydown', {key, bubbles: true})))"
+    )
+    assert f"query “{QUERIES[2]}” → key “{KEYS[1]}”" in opened.text("output")
+
+
+def test_drawing_follows_the_theme_of_the_page(live):
+    opened = live(explorer(), color_scheme="light")
+    light = opened.pixels()
+    opened.page.evaluate("document.documentElement.dataset.theme = 'dark'")
+    assert opened.pixels() != light
+
+
 def test_mouse_goes_from_cell_to_cell(live):
     opened = live(explorer())
     box = opened.root_element.locator(".mha-map canvas").bounding_box()
