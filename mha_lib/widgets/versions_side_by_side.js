@@ -286,7 +286,7 @@ function parameters(ui, mistake) {
   return {
     x, matrices, biases, B, T, H, D: E / H,
     scale: 1 / Math.sqrt(mistake === "scale" ? E : E / H),
-    join: mistake === "merge" ? interleave : (y) => y,
+    join: mistake === "merge" ? interleave : same,
     mask: allowed.length ? swap(stack(range(H).map(() => read(allowed))), 0, 1) : null,
   };
 }
@@ -319,7 +319,7 @@ function described([code, name, axes, x], sizes) {
     rows: shape.at(-2), columns: shape.at(-1),
     element: (at) => `${fill(name, at)}[${index(at).slice(listed).join(", ")}]`,
     axes: own.map(letter).join("") + (listed ? ` for each ${groups.slice(0, listed)
-      .map(([x]) => (x === "r" ? "of q, k, v" : x)).join(" and ")}` : ""),
+      .map(([x]) => (x === "r" ? "of q, k, v" : x)).join(" and each ")}` : ""),
     title: (count > 1 ? `${count} tensors ` : "") +
       `(${own.map((g) => SHAPE[g.join("")] ?? g[0].toUpperCase()).join(", ")}) = (${shape.slice(listed).join(", ")})`,
     joined: own.filter((g) => g.length > 1).map((g) => `${letter(g)} = ` + g.map((x, i) =>
@@ -353,7 +353,9 @@ function arrange({ rows, columns, places, groups, shape }, width) {
     return { wide, high, block, across, height: Math.ceil(count / across) * block[1] };
   });
   const fits = ({ block }) => block[0] <= width + 12;
-  return layouts.find((x) => fits(x) && x.height <= TALLEST) ?? layouts.findLast(fits) ?? layouts.at(-1);
+  const possible = layouts.filter(fits);
+  const lowest = Math.min(...possible.map((x) => x.height));
+  return possible.find((x) => x.height <= Math.max(TALLEST, lowest)) ?? layouts.at(-1);
 }
 
 /** A canvas that shows `now()`: {step, at: the cursor, largest} and calls `go(place)`. */
@@ -369,11 +371,11 @@ function picture(ui, side, now, go) {
     const { wide, high, block, across } = layout;
     const box = canvas.getBoundingClientRect();
     const [x, y] = [event.clientX - box.left, event.clientY - box.top];
-    const [across_, down] = [Math.floor(x / block[0]), Math.floor(y / block[1])];
-    const j = Math.floor((x - across_ * block[0] - ROWHEAD) / wide);
+    const [right, down] = [Math.floor(x / block[0]), Math.floor(y / block[1])];
+    const j = Math.floor((x - right * block[0] - ROWHEAD) / wide);
     const i = Math.floor((y - down * block[1] - HEADING) / high);
-    if (i < 0 || j < 0 || i >= rows || j >= columns || across_ >= across) return;
-    const place = places[((down * across + across_) * rows + i) * columns + j];
+    if (i < 0 || j < 0 || i >= rows || j >= columns || right >= across) return;
+    const place = places[((down * across + right) * rows + i) * columns + j];
     if (place) go(place);
   };
   frame.addEventListener("pointermove", point);
@@ -440,7 +442,8 @@ function drawTensor(context, step, at, largest, { wide, high, block, across }, c
     write(`${letter(down)}\\${letter(right)}`, left - 3, y0 + 20, "right");
     for (let j = 0; j < columns; j++) {
       const text = mark(right, places, j, 1);
-      if (right.length > 1 || wide >= 12 || j % 4 === 0) write(text, left + (j + 0.5) * wide, y0 + 20, "center");
+      if (right.length > 1) write(text, left + j * wide + 1, y0 + 20, "left");
+      else if (wide >= 12 || j % 4 === 0) write(text, left + (j + 0.5) * wide, y0 + 20, "center");
     }
     for (let i = 0; i < rows; i++) write(mark(down, places, i, columns), left - 4, top + (i + 0.5) * high, "right");
     for (let i = 0; i < rows; i++) {
@@ -491,7 +494,9 @@ const EQUAL = 1e-9; // far above rounding in float64, far below any mistake
 function check(ui) {
   const [B, T, E] = needArray(ui.get("x"), "x", 3);
   const H = ui.get("num_heads");
-  need(E <= 16, `it shows at most 16 features, and x has ${E}.`);
+  need(B <= 2 && T <= 6 && E <= 16,
+    `it shows at most 2 sequences, 6 tokens and 16 features; x has ${B}, ${T} and ${E}.`);
+  need(H <= 4, `it shows at most 4 heads; there are ${H}.`);
   need(H >= 1 && E % H === 0, `the number of heads must divide E = ${E}; it is ${H}.`);
   const fits = (name, rank, wanted) => {
     const shape = needArray(ui.get(name), name, rank);

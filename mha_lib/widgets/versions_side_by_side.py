@@ -21,8 +21,8 @@ SPLIT_QUERIES = {  # how each style orders the axes of the split queries
     "SplitConcatMHA": "hbtd",
 }
 PROJECTIONS = ("q_proj", "k_proj", "v_proj", "out_proj")
-MOST_SEQUENCES, MOST_TOKENS = 3, 6  # beyond them the first ones are shown
-MOST_FEATURES = 16  # features cannot be left out: each output needs them all
+MOST_SEQUENCES, MOST_TOKENS = 2, 6  # beyond them the first ones are shown
+MOST_FEATURES, MOST_HEADS = 16, 4  # none can be left out: each output needs them all
 FIRST_STEP = 2  # the split of the queries, where the layouts part
 CENTRED = {"ha": "center", "va": "center"}
 
@@ -48,10 +48,10 @@ class VersionsSideBySide(Widget):
     Raises:
         TypeError: what is not an array of numbers; a mask that is not boolean.
         ValueError: shapes that do not fit each other, NaN or infinity, more than 16
-            features, an unknown style.
+            features or 4 heads, an unknown style.
 
     Note:
-        Beyond 3 sequences or 6 tokens the first ones are computed and shown, and a line
+        Beyond 2 sequences or 6 tokens the first ones are computed and shown, and a line
         says so. The page computes in float64.
 
     Example:
@@ -100,8 +100,11 @@ class VersionsSideBySide(Widget):
                 raise ValueError(f"a style is {', '.join(SPLIT_QUERIES)}; got {name!r}")
         x = numbers(x, "x", "BTE")
         B, T, E = x.shape
-        if E > MOST_FEATURES:
-            raise ValueError(f"E must be at most {MOST_FEATURES} to be seen; got {E}")
+        if E > MOST_FEATURES or num_heads > MOST_HEADS:
+            raise ValueError(
+                f"E must be at most {MOST_FEATURES} and num_heads at most "
+                f"{MOST_HEADS}, so that all can be seen; got {E} and {num_heads}"
+            )
         if num_heads < 1 or E % num_heads:
             raise ValueError(f"num_heads must divide E = {E}; got {num_heads}")
         matrices, biases = _parameters(parameters, E)

@@ -239,12 +239,18 @@ def sides(opened) -> list[dict[str, float]]:
     ]
 
 
-def elements(tensors: dict[str, torch.Tensor]) -> dict[str, float]:
-    found = {}
+def agree(shown: dict[str, float], tensors: dict[str, torch.Tensor]):
+    """All elements of all tensors are shown, with their numbers."""
+    wanted = {}
     for name, tensor in tensors.items():
-        for index in torch.ones(tensor.shape).nonzero().tolist():
-            found[f"{name}{index}"] = float(tensor[tuple(index)])
-    return found
+        places = torch.ones(tensor.shape).nonzero().tolist()
+        values = tensor.flatten().tolist()
+        wanted |= {f"{name}{at}": value for at, value in zip(places, values)}
+    assert shown.keys() == wanted.keys()
+    found, right = (
+        torch.tensor([numbers[key] for key in wanted]) for numbers in (shown, wanted)
+    )
+    torch.testing.assert_close(found, right, atol=6e-5, rtol=0)
 
 
 def test_every_step_is_that_of_the_module(live, layer, x, mask, monkeypatch):
@@ -255,7 +261,7 @@ def test_every_step_is_that_of_the_module(live, layer, x, mask, monkeypatch):
         for step in STEPS:
             go(opened, step)
             for shown, wanted in zip(sides(opened), both):
-                assert shown == pytest.approx(elements(wanted[step]), abs=6e-5)
+                agree(shown, wanted[step])
 
 
 def test_without_a_mask_there_is_one_step_less(live, layer, x, monkeypatch):
@@ -267,7 +273,7 @@ def test_without_a_mask_there_is_one_step_less(live, layer, x, monkeypatch):
         for step in ("weights", "output"):
             go(opened, step)
             for shown, wanted in zip(sides(opened), both):
-                assert shown == pytest.approx(elements(wanted[step]), abs=6e-5)
+                agree(shown, wanted[step])
 
 
 def test_all_pairs_agree_in_every_step(live, layer, x, mask):
@@ -300,26 +306,28 @@ def test_shapes_are_written_in_letters_and_numbers(live, layer, x):
             assert opened.text(".mha-version >> nth=0").count(f"· {shape}\n") == 1
 
 
-@pytest.mark.parametrize(
-    ("left", "right", "step", "axes"),
-    [
-        ("BatchedMHA", "EinsumMHA", "split q", "bhtd ↔ tbhd."),
-        ("BatchedMHA", "SplitConcatMHA", "split k", "bhsd ↔ nsd, where n = h·B + b."),
-        (
-            "PerHeadMHA",
-            "BuiltinMHA",
-            "scores",
-            "bts for each h ↔ nts, where n = b·H + h.",
-        ),
-        ("EinsumMHA", "FusedMHA", "weights", "tsbh ↔ bhts."),
-        ("BatchedMHA", "BuiltinMHA", "merge", "n = t·B + b"),
-        ("BatchedMHA", "FusedMHA", "project", "c = r·E + h·D + d"),
-    ],
-)
-def test_a_line_says_how_the_axes_map(live, layer, x, left, right, step, axes):
-    opened = live(versions(x, layer, left=left, right=right))
-    go(opened, step)
-    assert axes in opened.text(".mha-axes")
+AXES = [
+    ("BatchedMHA", "EinsumMHA", "split q", "bhtd ↔ tbhd."),
+    ("BatchedMHA", "SplitConcatMHA", "split k", "bhsd ↔ nsd, where n = h·B + b."),
+    ("PerHeadMHA", "BuiltinMHA", "scores", "bts for each h ↔ nts, where n = b·H + h."),
+    ("EinsumMHA", "FusedMHA", "weights", "tsbh ↔ bhts."),
+    ("BatchedMHA", "BuiltinMHA", "merge", "n = t·B + b"),
+    ("BatchedMHA", "FusedMHA", "project", "bte for each of q, k, v ↔ btc"),
+    (
+        "BatchedMHA",
+        "FusedMHA",
+        "project",
+        "c = r·E + h·D + d; r = 0, 1, 2 for q, k, v.",
+    ),
+]
+
+
+def test_a_line_says_how_the_axes_map(live, layer, x):
+    opened = live(versions(x, layer))
+    for left, right, step, axes in AXES:
+        choose(opened, left, right)
+        go(opened, step)
+        assert axes in opened.text(".mha-axes")
 
 
 MISTAKES = {
@@ -358,15 +366,13 @@ def test_mistakes_give_the_numbers_of_wrong_modules(live, layer, x):
     wrong = convert(layer, BatchedMHA)
     wrong.q_proj, wrong.k_proj = wrong.k_proj, wrong.q_proj
     go(opened, "output")
-    wanted = elements({"output": wrong(x)[0].transpose(0, 1)})
-    assert sides(opened)[1] == pytest.approx(wanted, abs=6e-5)
+    agree(sides(opened)[1], {"output": wrong(x)[0].transpose(0, 1)})
 
     opened.control("mistake on the right").select_option("scale 1/√E, not 1/√D")
     wrong = convert(layer, BatchedMHA)
     for parameter in wrong.q_proj.parameters():
         parameter.data *= (D / E) ** 0.5
-    wanted = elements({"output": wrong(x)[0].transpose(0, 1)})
-    assert sides(opened)[1] == pytest.approx(wanted, abs=6e-5)
+    agree(sides(opened)[1], {"output": wrong(x)[0].transpose(0, 1)})
 
     opened.control("mistake on the right").select_option(
         "features interleaved in the merge"
@@ -374,8 +380,7 @@ def test_mistakes_give_the_numbers_of_wrong_modules(live, layer, x):
     wrong = convert(layer, BatchedMHA)
     weight = wrong.out_proj.weight.data
     weight.copy_(weight.unflatten(1, (D, H)).transpose(1, 2).flatten(1))
-    wanted = elements({"output": wrong(x)[0].transpose(0, 1)})
-    assert sides(opened)[1] == pytest.approx(wanted, abs=6e-5)
+    agree(sides(opened)[1], {"output": wrong(x)[0].transpose(0, 1)})
 
 
 # --- hands --------------------------------------------------------------------------
@@ -494,8 +499,9 @@ def test_fits_a_small_phone_and_stacks(live, layer, x, mask):
         ("x", [], "even length"),
         ("x", [[[1.0, float("nan")]]], "not a finite number"),
         ("x", [[[1.0, 2.0], [1.0]]], "even length"),
-        ("x", [[[0.0] * 17]], "at most 16 features"),
+        ("x", [[[0.0] * 17]], "6 tokens and 16 features; x has 1, 1 and 17"),
         ("num_heads", 5, "must divide E = 12"),
+        ("num_heads", 6, "at most 4 heads"),
         ("num_heads", 0, "must divide E = 12"),
         ("matrices", [[[1.0]]], "matrices must have the shape (4, 12, 12)"),
         ("biases", [[1.0]], "biases must have the shape (4, 12)"),
@@ -517,11 +523,11 @@ def test_bad_state_is_a_sentence(live, layer, x, trait, value, sentence):
 def test_too_large_is_reduced_and_says_so(live, layer):
     widget = versions(torch.randn(4, 7, E), layer, torch.ones(4, 7, 7) > 0)
     assert repr(widget) == (
-        "VersionsSideBySide(BatchedMHA and EinsumMHA, B = 3, T = 6, E = 12, H = 3)"
+        "VersionsSideBySide(BatchedMHA and EinsumMHA, B = 2, T = 6, E = 12, H = 3)"
     )
     opened = live(widget)
-    assert "first 3 sequences and 6 tokens" in opened.text(".mha-warning >> nth=0")
-    assert "(3, 3, 6, 4)" in opened.text(".mha-version >> nth=0")
+    assert "first 2 sequences and 6 tokens" in opened.text(".mha-warning >> nth=0")
+    assert "(2, 3, 6, 4)" in opened.text(".mha-version >> nth=0")
 
 
 def test_a_bias_that_is_missing_is_zero(x):
@@ -555,7 +561,8 @@ def test_bad_arguments_name_the_requirement(x, layer):
         ({"x": x[0]}, r"x must be \(B, T, E\)"),
         ({"x": torch.full((B, T, E), torch.nan)}, "finite"),
         ({"x": torch.zeros(1, 2, 18)}, "E must be at most 16"),
-        ({"num_heads": 5}, "num_heads must divide E = 12"),
+        ({"num_heads": 6}, "num_heads at most 4"),
+        ({"num_heads": -5}, "num_heads must divide E = 12"),
         ({"num_heads": 0}, "num_heads must divide"),
         ({"parameters": {}}, "missing"),
         ({"parameters": good | {"w": 0}}, r"unknown \['w'\]"),
