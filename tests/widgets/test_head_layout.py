@@ -213,6 +213,15 @@ def test_verdicts_name_what_a_head_holds(engine):
     assert rows["short"] == "sequences are mixed"
 
 
+def test_axes_are_what_the_code_calls_them(engine):
+    now = sizes(1, 3, 2, 2)
+    assert verdict(engine, ["x", "view(1, 2, 3, 2)"], now)["mark"] == "·"
+    rows = verdict(engine, ["x", "view(B*H, -1, D)"], now)  # -1 can only be T
+    assert rows["short"] == "tokens are mixed"
+    turned = verdict(engine, ["x", "split(H, 2)", "cat(0)"], now)  # parts called D
+    assert turned["short"] == "heads own other features"
+
+
 @pytest.mark.parametrize(
     ("name", "now", "letter"),
     [
