@@ -55,7 +55,7 @@ class Sandbox:
         memory: bytes that a submission may take beyond those of torch itself.
         cpu: seconds of CPU time for a submission.
         wall: seconds on the clock for a submission.
-        seconds: on the clock, for one cell or one question.
+        seconds: of CPU time, for one cell or one question; three times on the clock.
         files: open files.
         hidden: folders that submissions must not read; this package is among them.
         adapter: the file whose ``run(submission, probes)`` calls a submission.
@@ -217,13 +217,12 @@ class Sandbox:
 
 
 def _environment() -> dict[str, str]:
-    """Nothing of ours, and one thread."""
+    """One thread, no GPU, and no secret: a runner's environment may hold tokens."""
     one = ("OMP_NUM_THREADS", "OMP_THREAD_LIMIT", "OPENBLAS_NUM_THREADS")
     one += ("MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
-    paths = {"PATH": os.defpath, "HOME": "/nonexistent", "LANG": "C.UTF-8"}
-    return {**paths, **dict.fromkeys(one, "1"), "MPLBACKEND": "agg"} | {
-        "CUDA_VISIBLE_DEVICES": ""
-    }
+    paths = {"PATH": os.defpath, "HOME": os.path.expanduser("~"), "LANG": "C.UTF-8"}
+    without = {"CUDA_VISIBLE_DEVICES": "", "MPLBACKEND": "agg"}
+    return paths | without | dict.fromkeys(one, "1")
 
 
 def _in_words(ending: dict, settings: dict) -> str:

@@ -75,6 +75,8 @@ def imports() -> None:
         torch.softmax((x @ x).masked_fill(x > 0, 1.0), -1)
     ours = Path(__file__).resolve().parents[3]
     sys.path[:] = [p for p in sys.path if p and Path(p).resolve() != ours]
+    for name in [name for name in sys.modules if "mha_lib" in name]:
+        del sys.modules[name]  # of an editable installation
     sys.meta_path[:] = [f for f in sys.meta_path
                         if getattr(f, "__name__", "") in FINDERS]  # fmt: skip
     threads = Path("/proc/self/task")
