@@ -60,7 +60,7 @@ def roots():
 def visit(chromium, roots):
     visits = []
 
-    def open_page(page, scheme="http", colours="light", viewport=DESK):
+    def open_page(page, scheme="http", colours="light", viewport=DESK, **context):
         root = roots[scheme]
         opened = Visit(
             chromium,
@@ -68,6 +68,7 @@ def visit(chromium, roots):
             root,
             color_scheme=colours,
             viewport=viewport,
+            **context,
         )
         opened.page.evaluate("() => window.MathJax?.startup?.promise")
         visits.append(opened)
@@ -78,6 +79,7 @@ def visit(chromium, roots):
         each.context.close()
 
 
+@functools.cache
 def widgets_of(page: str) -> int:
     """How many widgets a chapter shows, by what its committed outputs say."""
     path = book.ROOT / f"{page}.ipynb"
@@ -120,6 +122,28 @@ def test_axe_finds_nothing(visit, page, colours):
     found = Axe().run(opened.page).response["violations"]
     faults = [f"{x['id']}: {n['html'][:200]}" for x in found for n in x["nodes"]]
     assert faults == []
+
+
+@pytest.mark.parametrize("page", [page for page in book.pages() if widgets_of(page)])
+def test_stills_stand_in_where_no_script_runs(visit, page):
+    opened = visit(page, java_script_enabled=False)
+    stills = opened.page.locator("noscript img")
+    assert stills.count() == widgets_of(page)
+    for still in stills.all():
+        assert still.is_visible() and len(still.get_attribute("alt")) >= 20
+
+
+ICONS_WITHOUT_A_SIGN = """() => [...document.querySelectorAll('i[class*="fa-"]')]
+    .filter(icon => getComputedStyle(icon, '::before').content.length < 3)
+    .map(icon => icon.className)"""
+
+
+@pytest.mark.parametrize("page", book.pages())
+def test_every_icon_is_there(visit, page):
+    opened = visit(page)
+    opened.page.evaluate("() => document.fonts.ready")
+    assert opened.count('i[class*="fa-"]') > 5
+    assert opened.page.evaluate(ICONS_WITHOUT_A_SIGN) == []
 
 
 @pytest.mark.parametrize("page", book.pages())
