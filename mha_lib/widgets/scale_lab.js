@@ -14,6 +14,7 @@ const DIVISORS = {
   },
 };
 const FIXED = ["none", "sqrt", "D"];
+const AVERAGES = { mean, median };
 const NEARLY_ALL = 0.99;
 const FLOOR = 1e-12; // where a logarithmic axis ends
 
@@ -25,7 +26,7 @@ export function headSizes(most) {
   return powers.at(-1) === most ? powers : [...powers, most];
 }
 
-/** q·k of the first D entries, for every D of `sizes`: [D][query][key]. */
+/** For every D of `sizes`: q·k of the first D entries, [query][key], and their variance. */
 export function dotProducts(q, k, sizes) {
   const found = sizes.map(() => q.map(() => new Array(k.length)));
   q.forEach((a, t) => k.forEach((b, s) => {
@@ -36,7 +37,7 @@ export function dotProducts(q, k, sizes) {
       found[i][t][s] = sum;
     });
   }));
-  return found;
+  return found.map((rows) => ({ rows, spread: variance(rows.flat()) }));
 }
 
 export function mean(row) {
@@ -60,7 +61,7 @@ export function entropy(weights) {
 
 /**
  * The norm of the Jacobian diag(w) − w wᵀ. The largest weight stands apart, with 1 − w
- * as the sum of the others: near 1 the difference itself would be rounding alone.
+ * as the sum of the others: near 1, differences of squares would be rounding alone.
  */
 export function slope(weights) {
   const best = weights.indexOf(Math.max(...weights));
@@ -74,13 +75,13 @@ export function slope(weights) {
   return Math.sqrt(weights[best] ** 2 * (rest ** 2 + 2 * squares) + own + squares ** 2);
 }
 
-/** What one divisor makes of all dot products of one D; a list has an entry a query. */
-export function measure(dots, divisor) {
-  const scores = dots.map((row) => row.map((x) => x / divisor));
+/** What one divisor makes of the dot products of one D; a list has an entry a query. */
+export function measure({ rows, spread }, divisor) {
+  const scores = rows.map((row) => row.map((x) => x / divisor));
   const weights = scores.map((row) => softmax(row));
   return {
     divisor, scores, weights,
-    variance: variance(scores.flat()),
+    variance: spread / divisor ** 2,
     largest: weights.map((row) => Math.max(...row)),
     nats: weights.map(entropy),
     norm: weights.map(slope),
@@ -103,7 +104,7 @@ export function short(x) {
 }
 
 /** As few digits as tell it: 8, 0.5, 2.83. */
-const plain = (x) => fixed(x, 3).replace(/\.?0+$/, "") || "0";
+const plain = (x) => x && Math.abs(x) < 0.01 ? short(x) : fixed(x, 3).replace(/\.?0+$/, "") || "0";
 
 function raised(power) {
   const digits = [...`${Math.abs(power)}`].map((digit) => SUPERSCRIPT[digit]).join("");
@@ -112,18 +113,22 @@ function raised(power) {
 
 // --- the state --------------------------------------------------------------------------
 
-function check(ui) {
-  const [T, most] = needArray(ui.get("q"), "q", 2);
-  const [S, entries] = needArray(ui.get("k"), "k", 2);
+function checkVectors(q, k) {
+  const [, most] = needArray(q, "q", 2);
+  const [S, entries] = needArray(k, "k", 2);
   need(most === entries, "each query must have as many entries as each key.");
   need(S > 1, "there must be at least two keys: one key always has the weight 1.");
-  const sizes = headSizes(most);
-  need(sizes.includes(ui.get("D")), `D must be one of ${sizes.join(", ")}.`);
-  need(DIVISORS[ui.get("divisor")], `the divisor must be one of ${Object.keys(DIVISORS).join(", ")}.`);
+}
+
+function checkChoices(ui, sizes) {
+  const among = (trait, all) => need(all.includes(ui.get(trait)), `${trait} must be one of ${all.join(", ")}.`);
+  const index = (trait, n) => need(range(n).includes(ui.get(trait)), `${trait} must be one of 0 to ${n - 1}.`);
+  among("D", sizes);
+  among("divisor", Object.keys(DIVISORS));
+  among("average", Object.keys(AVERAGES));
+  index("query", ui.get("q").length);
+  index("key", ui.get("k").length);
   need(ui.get("temperature") > 0 && Number.isFinite(ui.get("temperature")), "τ must be a positive number.");
-  need(range(T).includes(ui.get("query")), `the query must be one of 0 to ${T - 1}.`);
-  need(range(S).includes(ui.get("key")), `the key must be one of 0 to ${S - 1}.`);
-  need(["mean", "median"].includes(ui.get("average")), "the average must be mean or median.");
 }
 
 export default widget("Scale lab", (ui) => {
@@ -133,15 +138,17 @@ export default widget("Scale lab", (ui) => {
   let known = [];
   let tau = null;
   ui.follow(() => {
-    check(ui);
     const given = ["q", "k"].map(ui.get);
-    if (given.some((x, i) => x !== known[i])) {
+    const fresh = given.some((x, i) => x !== known[i]);
+    if (fresh) {
+      checkVectors(...given); // every number: too long for every frame
       sizes = headSizes(given[0][0].length);
       dots = dotProducts(...given, sizes);
-      curves = Object.fromEntries(FIXED.map((kind) => [kind, measured(kind)]));
       known = given;
       tau = null;
     }
+    checkChoices(ui, sizes);
+    if (fresh) curves = Object.fromEntries(FIXED.map((kind) => [kind, measured(kind)]));
     if (ui.get("divisor") === "temperature" && tau !== ui.get("temperature")) {
       tau = ui.get("temperature");
       curves.temperature = measured("temperature");
@@ -152,7 +159,7 @@ export default widget("Scale lab", (ui) => {
   const shown = () => [...FIXED, ...(ui.get("divisor") === "temperature" ? ["temperature"] : [])];
   const place = () => sizes.indexOf(ui.get("D"));
   const now = () => curves[ui.get("divisor")][place()];
-  const average = (row) => (ui.get("average") === "mean" ? mean : median)(row);
+  const average = (row) => AVERAGES[ui.get("average")](row);
   const formula = () => DIVISORS[ui.get("divisor")].scores;
 
   const content = (of, { log }) => () => ({
@@ -191,7 +198,7 @@ export default widget("Scale lab", (ui) => {
     bars(ui, { now, formula }),
     controls(choice(ui, {
       label: "average over the queries", trait: "average",
-      options: [["mean", "mean"], ["median", "median"]],
+      options: Object.keys(AVERAGES).map((name) => [name, name]),
     })),
     measures(ui, { now, average }),
     h("div", { class: "mha-charts" },
@@ -204,7 +211,7 @@ export default widget("Scale lab", (ui) => {
       return {
         caption: `query ${t}, D = ${ui.get("D")}, x = ${formula()}`,
         columns: ["key", "q·k", `x = q·k / ${plain(divisor)}`, "weight w"],
-        rows: scores[t].map((x, s) => [s, fixed(dots[place()][t][s], 3), fixed(x, 3), short(weights[t][s])]),
+        rows: scores[t].map((x, s) => [s, fixed(dots[place()].rows[t][s], 3), fixed(x, 3), short(weights[t][s])]),
       };
     }),
     numbers(ui, "The curves as a table", () => ({

@@ -13,7 +13,7 @@ from mha_lib.widgets.base import Widget, lists, module, numbers, style
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-MOST_VECTORS, MOST_ENTRIES = 64, 1024  # what one frame computes and draws
+MOST_VECTORS, MOST_ENTRIES = 48, 1024  # what one frame computes and draws
 FIRST = 64  # the head size to begin with: that of most models
 FLOOR = 1e-12  # where a logarithmic axis ends
 DIVISORS = ("none", "sqrt", "D", "temperature")
@@ -44,7 +44,7 @@ class ScaleLab(Widget):
             head size, divisor, τ, query or average that there is not.
 
     Note:
-        Beyond 64 queries or keys or 1024 entries the first ones are taken, and a line
+        Beyond 48 queries or keys or 1024 entries the first ones are taken, and a line
         says so.
 
     Example:

@@ -204,7 +204,7 @@ def test_bars_are_as_long_as_scores_and_weights(live):
 
 def test_numbers_of_bars_do_not_cover_each_other(live):
     torch.manual_seed(1)
-    widget = ScaleLab(torch.randn(2, 64), torch.randn(64, 64))
+    widget = ScaleLab(torch.randn(2, 64), torch.randn(48, 64))
     for width in (900, 320):
         opened = live(widget, viewport={"width": width, "height": 800})
         hits = opened.root_element.evaluate(
@@ -349,7 +349,7 @@ def test_nothing_for_axe_to_find(live, colours):
 
 def test_fits_a_small_phone(live):
     torch.manual_seed(1)
-    widget = ScaleLab(torch.randn(5, 128), torch.randn(64, 128), divisor="temperature")
+    widget = ScaleLab(torch.randn(5, 128), torch.randn(48, 128), divisor="temperature")
     opened = live(widget, viewport={"width": 320, "height": 640})
     opened.table(ROWS)
     opened.table(CURVES)
@@ -365,11 +365,11 @@ def test_fits_a_small_phone(live):
         ("k", [[1.0, 2.0]], "at least two keys"),
         ("k", [[1.0], [2.0]], "as many entries"),
         ("D", 3, "D must be one of 1, 2."),
-        ("divisor", "half", "the divisor must be one of none, sqrt, D, temperature"),
+        ("divisor", "half", "divisor must be one of none, sqrt, D, temperature"),
         ("temperature", 0.0, "τ must be a positive number"),
-        ("query", 2, "one of 0 to 1"),
-        ("key", 3, "one of 0 to 2"),
-        ("average", "mode", "mean or median"),
+        ("query", 2, "query must be one of 0 to 1"),
+        ("key", 3, "key must be one of 0 to 2"),
+        ("average", "mode", "average must be one of mean, median"),
     ],
 )
 def test_bad_state_is_a_sentence(live, trait, value, sentence):
@@ -396,9 +396,9 @@ def test_begins_with_the_head_size_of_most_models(most, first):
 
 
 def test_too_large_is_reduced_and_says_so(live):
-    widget = ScaleLab(torch.randn(65, 1030), torch.randn(70, 1030))
-    assert repr(widget) == "ScaleLab(64 queries, 64 keys, D up to 1024)"
-    assert "65 queries and 70 keys with 1030 entries" in live(widget).text(
+    widget = ScaleLab(torch.randn(49, 1030), torch.randn(70, 1030))
+    assert repr(widget) == "ScaleLab(48 queries, 48 keys, D up to 1024)"
+    assert "49 queries and 70 keys with 1030 entries" in live(widget).text(
         ".mha-warning"
     )
 
