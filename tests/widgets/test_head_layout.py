@@ -484,6 +484,7 @@ def test_colours_by_token(live):
     opened.control("colours show").select_option("the token")
     opened.settle()
     by_token = cells.evaluate_all(colours)
+    assert "rgba(0, 0, 0, 0)" not in by_head + by_token
     assert [by_head.index(x) for x in by_head] == [0, 0, 2, 2] * 3
     assert [by_token.index(x) for x in by_token] == [0] * 4 + [4] * 4 + [8] * 4
 
