@@ -192,6 +192,7 @@ export default widget("Einsum steps", (ui) => {
   let now = null; // the equation that is shown, its numbers and its grids; null if it is wrong
   let live = []; // what follows a change of the cell or of the step
   let shapes = [];
+  let drawn = {}; // the operands' grids, by number and letters
   let known = [];
   let marked = [];
 
@@ -279,28 +280,19 @@ export default widget("Einsum steps", (ui) => {
       : `one ${thing}. No letter is missing after the arrow, so nothing is summed.`));
     say(code, loops(now, names(), shapes));
 
-    now.grids = inputs.map((group, o) => grid(group, shapes[o], now.values[o], (n) => {
+    now.grids = inputs.map((group, o) => (drawn[[o, group]] ??= grid(group, shapes[o], now.values[o], (n) => {
       const place = unravel(shapes[o].keys(), shapes[o], n);
       go(Object.fromEntries([...group].map((x, axis) => [x, place[axis]])));
-    }));
+    })));
     now.grids.push(grid(output, shape, now.result, (n) => go(unravel(output, size, n))));
     const cellCount = now.grids.reduce((sum, one) => sum + one.cells.length, 0);
     tensors.classList.toggle("mha-es-large", cellCount < 40);
-    tensors.replaceChildren(...now.grids.map(({ picture }, o) => {
-      const sizes = shapes[o] ?? shape;
-      const title = h("div", {}, h("b", {}, names()[o] ?? "result"),
-        ` (${[...(inputs[o] ?? output)].join(", ")}) = (${sizes.join(", ")})`);
-      return h("div", { class: "mha-es-operand" }, title, o < inputs.length ? picture : h("div", {
-        tabindex: "0", role: "application", "aria-roledescription": "tensor",
-        "aria-label": "result: arrow keys move from cell to cell",
-        onkeydown: (event) => {
-          const letters = moved(event.key, output, size, at());
-          if (!letters) return;
-          event.preventDefault();
-          go(letters);
-        },
-      }, picture));
-    }));
+    const operands = now.grids.map((one, o) => (one.operand ??= titled(one.picture, o)));
+    operands.forEach((x, o) => { // what stays is not laid out anew
+      if (!tensors.children[o]) tensors.append(x);
+      else if (tensors.children[o] !== x) tensors.children[o].replaceWith(x);
+    });
+    while (tensors.children.length > operands.length) tensors.lastChild.remove();
     stepper.hidden = terms.hidden = steps() < 2;
     stepper.replaceChildren(controls(previous, next, play, slider(
       { ...own, get: step, set: (_, j) => goStep(j) },
@@ -311,6 +303,23 @@ export default widget("Einsum steps", (ui) => {
     )));
     terms.replaceChildren(...range(Math.min(TERMS, steps())).map(() => h("li", {}, h("b"), h("span"))));
     live.push(follow);
+  }
+
+  /** A tensor under its name and shape; the result takes the arrow keys. */
+  function titled(picture, o) {
+    const { inputs, output, size, shape } = now;
+    const title = h("div", {}, h("b", {}, names()[o] ?? "result"),
+      ` (${[...(inputs[o] ?? output)].join(", ")}) = (${(shapes[o] ?? shape).join(", ")})`);
+    return h("div", { class: "mha-es-operand" }, title, o < inputs.length ? picture : h("div", {
+      tabindex: "0", role: "application", "aria-roledescription": "tensor",
+      "aria-label": "result: arrow keys move from cell to cell",
+      onkeydown: (event) => {
+        const to = moved(event.key, output, size, at());
+        if (!to) return;
+        event.preventDefault();
+        go(to);
+      },
+    }, picture));
   }
 
   const assigned = (which) => now.summed.map((x) => `${x} = ${which[x]}`).join(", ");
@@ -397,6 +406,7 @@ export default widget("Einsum steps", (ui) => {
     const traits = ["equations", "operands", "operand_names", "example", "equation"].map(ui.get);
     if (traits.some((x, n) => x !== known[n])) {
       shapes = check(ui);
+      if (traits.slice(0, 4).some((x, n) => x !== known[n])) drawn = {};
       known = traits;
       const text = ui.get("equation");
       if (typed.value !== text) typed.value = text;

@@ -239,7 +239,7 @@ def _chapter() -> dict[str, tuple]:
     draws = torch.randint(S, (T, 4, B, H), generator=torch.Generator().manual_seed(0))
     quarters = one_hot(draws, S).sum(1).movedim(-1, 1) / 4  # (T, S, B, H)
     values = {"weights": quarters, "v": heads["k"].flip(-1)}
-    distance = -(torch.arange(4)[:, None] - torch.arange(4)).abs()
+    distance = -(torch.arange(T)[:, None] - torch.arange(S)).abs()
     return {
         "scores of one head": ("td,sd->ts", {"q": q, "k": k}),
         "context of one head": ("ts,sv->tv", {"weights": weights, "values": v}),

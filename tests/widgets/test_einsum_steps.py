@@ -115,7 +115,7 @@ def test_who_takes_part_has_a_gradient(live):
     """The cells of a sum are those on which it depends: torch knows them."""
     given = [random(x) for x in (SCORES, "td,sd->t", "tsbh,sbhd->tbhd", "ttb->b")]
     widget = EinsumSteps(given)
-    widget.at = at = {"t": 2, "b": 1, "h": 0, "s": 3, "d": 2}
+    widget.at = at = {"t": 2, "b": 1, "h": 0, "s": 2, "d": 2}
     opened = live(widget)
     for n, (equation, *operands) in enumerate(given):
         choose(opened, n)
