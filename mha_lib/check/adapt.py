@@ -154,7 +154,7 @@ class _Runner:
         for name, change in ways.items():
             try:
                 outcome = _observe(call, change(probe), probe["options"])
-            except Advice:
+            except (Advice, _Skip):
                 raise
             except Exception as error:
                 first = first or {"error": sentence(error)}
@@ -479,7 +479,7 @@ _ROLES = {
     "k": r"k|ks|keys?",
     "v": r"v|vs|values?",
     "o": r"o|out|output|c|concat|unify|unifyheads|merge|final|mix",
-    "qkv": r"qkv|in|attn",
+    "qkv": r"qkv|in|attn|c_attn",
     "kv": r"kv",
 }
 
@@ -637,7 +637,7 @@ def _role(path: str) -> str | None:
         )
         rest = [w for w in words.split("_") if not re.fullmatch(_NOISE, w)]
         for role, pattern in _ROLES.items():
-            if len(rest) == 1 and re.fullmatch(pattern, rest[0]):
+            if re.fullmatch(pattern, "_".join(rest)):
                 return role
     last = path.rsplit(".", 1)[-1].lower()
     return "o" if re.fullmatch(r"proj|projection|fc", last) else None

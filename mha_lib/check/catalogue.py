@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from mha_lib.check.reference import (
     DEFAULT,
     LAYERS,
+    Layer,
     Problem,
     Stage,
     merge_plain,
@@ -394,14 +395,20 @@ def _takes(*names: str) -> dict:
     return {"inputs": lambda p: tuple(p.x[name] for name in names)}
 
 
-def _matrices(*roles: str | None) -> dict:
-    return {"project": lambda p: tuple(r and p.W[f"W_{r}"] for r in roles)}
+def _layers(roles: str) -> Callable:
+    """The layers of these roles, biases and all; "-" for none."""
+
+    def layers(p: Problem) -> list[Layer]:
+        none = None, torch.zeros(())
+        return [none if r == "-" else (p.W[f"W_{r}"], p.W[f"b_{r}"]) for r in roles]
+
+    return layers
 
 
-def _biases(*roles: str | None) -> Callable:
-    def bias(p: Problem, *projected: Tensor) -> list[Tensor]:
-        found = [x + p.W[f"b_{r}"] if r else x for x, r in zip(projected, roles)]
-        return [x.relu() for x in found] if p.call == "split_concat" else found
+def _biases(q: bool, k: bool, v: bool) -> Callable:
+    def bias(p: Problem, projected: list[Tensor], biases: list[Tensor]) -> list[Tensor]:
+        kept = [b * keep for b, keep in zip(biases, (q, k, v))]
+        return DEFAULT["bias"].do(p, projected, kept)
 
     return bias
 
@@ -515,20 +522,14 @@ for _name, _roles, _symptom, _cause in (
         "the value input is used without a projection",
     ),
 ):
-    _found = [None if _r == "-" else _r for _r in _roles]
-
-    def _whole(p: Problem, _found=tuple(_found)) -> tuple:
-        """The matrices; the biases follow them."""
-        return tuple(r and p.W[f"W_{r}"] for r in _found)
-
-    _add(_name, _symptom, _cause, _THIRDS, tasks=LAYERS, project=_whole)
+    _add(_name, _symptom, _cause, _THIRDS, tasks=LAYERS, project=_layers(_roles))
 
 _add(
     "weights-not-transposed",
     "The projections are those of the transposed matrices",
     "x @ W was computed where the weights, kept as (out, in), need x @ W.T",
     "09_they_all_agree#nothing-complains",
-    project=lambda p: tuple(p.W[f"W_{r}"].mT for r in "qkv"),
+    project=lambda p: [(W.mT, b) for W, b in DEFAULT["project"].do(p)],
     out=lambda p, merged, query: merged @ p.W["W_o"] + p.W["b_o"],
     tasks=LAYERS,
 )
@@ -545,7 +546,7 @@ _add(
     "Queries, keys and values have negative entries",
     "the ReLU after the projections is missing",
     "08_tensorflow_style#causality-relu-and-the-rest-of-the-block",
-    bias=lambda p, *x: [y + p.W[f"b_{r}"] for y, r in zip(x, "qkv")],
+    bias=lambda p, projected, biases: [x + b for x, b in zip(projected, biases)],
     tasks=("split_concat",),
 )
 _BIAS = "09_they_all_agree#zero-biases-hide-bias-mistakes"
@@ -554,7 +555,7 @@ _add(
     "The bias of the query has no effect",
     "b_q is not added",
     _BIAS,
-    bias=_biases(None, "k", "v"),
+    bias=_biases(False, True, True),
     tasks=LAYERS,
 )
 _add(
@@ -562,7 +563,7 @@ _add(
     "The bias of the value has no effect",
     "b_v is not added",
     _BIAS,
-    bias=_biases("q", "k", None),
+    bias=_biases(True, True, False),
     tasks=LAYERS,
 )
 _add(
@@ -570,7 +571,7 @@ _add(
     "The biases of query, key and value have no effect",
     "the weight is cut into thirds and its bias forgotten",
     _BIAS,
-    bias=_biases(None, None, None),
+    bias=_biases(False, False, False),
     tasks=LAYERS,
 )
 
@@ -1128,4 +1129,4 @@ def _scale_of_a_head(p: Problem, width: int) -> tuple[float, float]:
 
 # Other ways that are no mistakes of their own: no bias in k, which the softmax does not
 # see; √D of a head where the heads are ignored.
-HARMLESS = (("bias", _biases("q", None, "v")), ("scale", _scale_of_a_head))
+HARMLESS = (("bias", _biases(True, False, True)), ("scale", _scale_of_a_head))

@@ -66,6 +66,7 @@ class Problem:
     W: dict[str, Tensor] = field(default_factory=dict)
     policy: str = "nan"
     fronts: dict = field(default_factory=dict)  # what `front` made of each prefix
+    tails: dict = field(default_factory=dict)  # and the search, of what comes last
 
     @classmethod
     def of(cls, probe: dict, missing: Iterable[str] = (), dtype=torch.float64):
@@ -87,6 +88,7 @@ class Problem:
 
     @property
     def masked(self) -> bool:
+        """Whether anything is hidden."""
         hides = self.call == "split_concat" and (
             self.x["causality"] or not (self.x["keys"] != 0).any(-1).all()
         )
@@ -101,13 +103,16 @@ class Problem:
 # --- the right stages ---------------------------------------------------------------
 
 
-def project(p: Problem) -> tuple[Tensor | None, ...]:
-    return p.W["W_q"], p.W["W_k"], p.W["W_v"]
+Layer = tuple[Tensor | None, Tensor]  # a matrix, or None for none, and a bias
 
 
-def add_bias(p: Problem, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, ...]:
-    found = (q + p.W["b_q"], k + p.W["b_k"], v + p.W["b_v"])
-    return tuple(map(torch.relu, found)) if p.call == "split_concat" else found
+def project(p: Problem) -> list[Layer]:
+    return [(p.W[f"W_{role}"], p.W[f"b_{role}"]) for role in "qkv"]
+
+
+def add_bias(p: Problem, projected: list[Tensor], biases: list[Tensor]) -> list[Tensor]:
+    found = [x + b for x, b in zip(projected, biases)]
+    return [x.relu() for x in found] if p.call == "split_concat" else found
 
 
 def split(p: Problem, x: Tensor) -> Tensor:
@@ -192,9 +197,9 @@ def front(p: Problem, path: Path) -> tuple[Tensor, Tensor, Tensor, Tensor | None
     if key in p.fronts:
         return p.fronts[key]
     inputs = do["inputs"].do(p)
-    matrices = do["project"].do(p)
+    matrices, biases = zip(*do["project"].do(p))
     projected = [x if W is None else x @ W.mT for x, W in zip(inputs, matrices)]
-    q, k, v = (do["split"].do(p, x) for x in do["bias"].do(p, *projected))
+    q, k, v = (do["split"].do(p, x) for x in do["bias"].do(p, projected, biases))
     p.fronts[key] = q, k, v, inputs[0]
     return p.fronts[key]
 
@@ -219,7 +224,7 @@ def maps(
     before, after = do["scale"].do(p, q.shape[-1])
     scores = scores * before
     if allowed is not None:
-        if torch.broadcast_shapes(allowed.shape, scores.shape) != scores.shape:
+        if any(m not in (1, n) for m, n in zip(allowed.shape, scores.shape)):
             raise Undefined("the mask does not fit")
         scores = do["fill"].do[0](scores, allowed, p.policy)
     weights = do["softmax"].do(scores) * after
@@ -266,7 +271,7 @@ def part_of(p: Problem, path: Path) -> Tensor:
 def compute(
     p: Problem, path: Path = (), policy: str = "nan"
 ) -> dict[str, Tensor] | None:
-    """Output and weights; empty where the code would fail, None where it may do anything."""
+    """Output and weights; empty where the code fails, None where it may do anything."""
     p.policy = policy
     try:
         if p.call not in ("attention", *LAYERS):

@@ -1,10 +1,10 @@
 """Which stages, if they are replaced, give the answers of a submission.
 
-The stages before the softmax, and those after it, meet no mask. So they are found first,
-on probes without one: tiers by the number of mistakes before the scores, and in each
-tier every product of scores, scale, softmax, mix, merge and output at once, in batches
-that share what stands before. The masks come second, on top of what was found. The
-shortest explanations win.
+Without a mask the masks do not act. So the other stages are found first, on probes
+without one: tiers by the number of mistakes before the scores, and in each tier every
+product of scores, scale, softmax, mix, merge and output at once, in batches that share
+what stands before. The masks come second, on top of what was found. The shortest
+explanations win.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -29,9 +29,10 @@ from mha_lib.check.reference import (
     front,
 )
 
-__all__ = ["Case", "Explanation", "explain", "matches", "names"]
+__all__ = ["Case", "Explanation", "explain", "matches", "names", "shortest"]
 
 MOST = 6  # mistakes at once
+PEEK = 4  # numbers of a token that a screening looks at
 PREFIX = ("inputs", "project", "bias", "split")
 MASKING = ("mask", "causal", "padding", "combine", "polarity", "fill")
 TOLERANCE = {  # of the largest deviation, in units of the root mean square
@@ -49,6 +50,7 @@ class Case:
     problem: Problem
     output: Tensor | None
     name: str = ""
+    weights: Tensor | None = None
 
     def empty(self, path: Path) -> bool:
         """Whether a policy matters: a softmax over hidden scores alone."""
@@ -91,29 +93,33 @@ def matches(theirs: Tensor, ours: Tensor, slack: float = 1.0) -> bool:
     return bool(((theirs - ours)[finite].abs() <= tolerance * size).all())
 
 
-def explain(call: str, cases: list[Case], deepest: int = 3) -> list[Explanation]:
-    """The shortest explanations of all cases; none if the catalogue has none.
+def explain(call: str, cases: list[Case], tier: int = 0) -> list[Explanation]:
+    """Explanations of all cases with ``tier`` mistakes before the scores.
 
     Args:
         call: the task.
         cases: of the submission.
-        deepest: how many mistakes may stand before the scores.
+        tier: 0 for tasks that are not a whole layer.
+
+    Returns:
+        The shortest; none if the catalogue has none in this tier.
     """
     stages = stages_for(call)
     if call not in ("attention", *LAYERS):
-        return [Explanation(path) for path in _parts(stages, cases)]
+        return [Explanation(path) for path in _parts(stages, cases)] if not tier else []
     masked = [case for case in cases if case.problem.masked]
     plain = [case for case in cases if not case.problem.masked]
-    if call == "split_concat":  # its masks act always: no key may be visible
-        found = _with_masks(stages, (), cases)
+    if call == "split_concat" and tier == 0:  # its masks act always: all may be hidden
+        found = _with_masks(stages, (), cases, most=1)
         if found:
-            return _shortest(found)
-    paths = _unmasked(stages, plain, deepest)
+            return shortest(found)
+    right = tier == 0 and _all_fit(_fits(case, ()) for case in plain)
+    paths = [()] if right else _unmasked(stages, plain, tier)
     found = [e for path in paths for e in _with_masks(stages, path, masked)]
-    return _shortest(found or [Explanation(path, masks=False) for path in paths])
+    return shortest(found or [Explanation(path, masks=False) for path in paths])
 
 
-def _shortest(found: list[Explanation]) -> list[Explanation]:
+def shortest(found: list[Explanation]) -> list[Explanation]:
     """Of each set of mistakes one, and of these the smallest."""
     least = min((len(names(e.path)) for e in found), default=0)
     unique = {names(e.path): e for e in reversed(found)}
@@ -161,26 +167,20 @@ def _all_fit(verdicts: Iterable[bool | None]) -> bool:
 # --- without masks ------------------------------------------------------------------
 
 
-def _unmasked(stages: dict, cases: list[Case], deepest: int) -> list[Path]:
+def _unmasked(stages: dict, cases: list[Case], tier: int) -> list[Path]:
     answered = [case for case in cases if case.output is not None]
     if not answered:
         return []
     found: list[Path] = []
-    least = MOST
-    for tier in range(deepest + 1):
-        if found and least < tier:
-            break
-        for prefix in _wrong(stages, PREFIX, tier):
-            if len(names(prefix)) > least:
-                continue
-            for path in _screen(stages, answered[0], prefix):
-                for layout in stages.get("layout", [None]):
-                    whole = path + ((layout,) if layout and layout.names else ())
-                    count = len(names(whole))
-                    if count > least or not _all_fit(_fits(c, whole) for c in cases):
-                        continue
-                    least = count
+    for prefix in _wrong(stages, PREFIX, tier):
+        for path in _screen(stages, answered[0], prefix):
+            for layout in stages.get("layout", [None]):
+                whole = path + ((layout,) if layout and layout.names else ())
+                if len(names(whole)) <= MOST and _all_fit(
+                    _fits(c, whole) for c in cases
+                ):
                     found.append(whole)
+    least = min((len(names(path)) for path in found), default=0)
     return [path for path in found if len(names(path)) == least]
 
 
@@ -190,7 +190,7 @@ def _screen(stages: dict, case: Case, prefix: Path) -> list[Path]:
     p.policy = "nan"
     try:
         q, k, v, query = front(p, prefix)
-        picks, contexts = _contexts(stages, p, q, k, v, prefix)
+        pick, contexts = _contexts(stages, p, q, k, v, prefix)
     except (Undefined, RuntimeError, IndexError):
         return []
     tolerance = 3 * TOLERANCE.get(target.dtype, 0.0)
@@ -201,23 +201,41 @@ def _screen(stages: dict, case: Case, prefix: Path) -> list[Path]:
             return []
         gap = (contexts - target).flatten(1).abs().amax(1)
         return [
-            prefix + picks(n) for n in (gap <= tolerance).nonzero().flatten().tolist()
+            prefix + pick(n) for n in (gap <= tolerance).nonzero().flatten().tolist()
         ]
     if target.shape[-1] != p.E:
         return []
+    matrix = _tail(stages, p, contexts[:1], query)
+    offset = _tokens(stages, p, torch.zeros_like(contexts[:1]), query)
+    tails = list(product(stages["out"], stages["merge"]))
+    outputs = (contexts.flatten(1) @ matrix).unflatten(1, (len(tails), -1))
+    gap = (outputs + offset - target[0, 0, :PEEK]).abs().amax(-1)
+    return [
+        prefix + pick(n) + _replaced(*reversed(tails[tail]))
+        for n, tail in (gap <= tolerance).nonzero().tolist()
+    ]
+
+
+def _tokens(stages: dict, p: Problem, context: Tensor, query: Tensor) -> Tensor:
+    """The first numbers of the output's first token, for each way out: (ways, PEEK)."""
     tokens = []
     for stage in stages["merge"]:
-        merged = stage.do(contexts).reshape(len(contexts), *query.shape[:2], -1)[
-            :, 0, 0
-        ]
-        tokens.append(torch.cat([merged] * (p.E // merged.shape[-1]), -1))
-    merged = torch.stack(tokens)  # (merges, contexts, E)
-    outputs = [stage.do(p, merged, query[0, 0])[..., :8] for stage in stages["out"]]
-    gap = (torch.stack(outputs) - target[0, 0, :8]).abs().amax(-1)
-    return [
-        prefix + picks(n) + _replaced(stages["merge"][m], stages["out"][o])
-        for o, m, n in (gap <= tolerance).nonzero().tolist()
-    ]
+        merged = stage.do(context).reshape(*query.shape[:2], -1)[0, 0]
+        tokens.append(torch.cat([merged] * (p.E // len(merged))))
+    merged = torch.stack(tokens)  # (merges, E)
+    outputs = [stage.do(p, merged, query[0, 0])[..., :PEEK] for stage in stages["out"]]
+    return torch.stack(outputs).flatten(0, 1)
+
+
+def _tail(stages: dict, p: Problem, context: Tensor, query: Tensor) -> Tensor:
+    """The linear part of `_tokens` as a matrix; the same for every prefix."""
+    key = (context.shape, query.shape)
+    if key not in p.tails:
+        x = torch.zeros_like(context, requires_grad=True)
+        numbers = _tokens(stages, p, x, query).flatten()
+        rows = [torch.autograd.grad(y, x, retain_graph=True)[0] for y in numbers]
+        p.tails[key] = torch.stack(rows).flatten(1).mT
+    return p.tails[key]
 
 
 def _contexts(stages, p, q, k, v, prefix) -> tuple[Callable[[int], Path], Tensor]:
@@ -257,13 +275,15 @@ def _replaced(*stages: Stage) -> Path:
 # --- with masks ---------------------------------------------------------------------
 
 
-def _with_masks(stages: dict, path: Path, cases: list[Case]) -> list[Explanation]:
+def _with_masks(
+    stages: dict, path: Path, cases: list[Case], most: int = 3
+) -> list[Explanation]:
     """What the masks add to a path, for each policy that fits."""
     if not cases:
         return [Explanation(path, POLICIES)]
     others = [case for case in cases if case.name != "empty row"]
     for judged in (cases, others):  # without it where the row is like no policy
-        for count in range(min(3, MOST - len(names(path))) + 1):
+        for count in range(min(most, MOST - len(names(path))) + 1):
             found = []
             for added in _wrong(stages, MASKING, count):
                 policies = _policies(judged, path + added)
