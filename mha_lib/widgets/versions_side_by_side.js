@@ -496,8 +496,8 @@ function check(ui) {
   const H = ui.get("num_heads");
   need(B <= 2 && T <= 6 && E <= 16,
     `it shows at most 2 sequences, 6 tokens and 16 features; x has ${B}, ${T} and ${E}.`);
-  need(H <= 4, `it shows at most 4 heads; there are ${H}.`);
   need(H >= 1 && E % H === 0, `the number of heads must divide E = ${E}; it is ${H}.`);
+  need(H <= 4, `it shows at most 4 heads; there are ${H}.`);
   const fits = (name, rank, wanted) => {
     const shape = needArray(ui.get(name), name, rank);
     need(`${shape}` === `${wanted}`, `${name} must have the shape (${wanted.join(", ")}); it is (${shape.join(", ")}).`);
