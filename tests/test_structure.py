@@ -25,7 +25,7 @@ MAY_IMPORT = {  # what each module may import of ours
     "_kinds": {"checkpoints"},
     "convert": {"checkpoints", "_kinds"},
     "plots": set(),
-    "widgets": {"widgets", "plots"},  # they take arrays and lists
+    "widgets": {"widgets", "plots", "layouts"},  # they take arrays, not modules
     "check": {"check"},  # judges by a reference of its own
     "grade": {"grade", "check"},
     "__init__": BASE | {"attention", "convert", "dropin"} | STYLES,
