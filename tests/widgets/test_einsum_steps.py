@@ -265,6 +265,12 @@ def test_another_order_moves_the_cell_and_nothing_else(live):
     theirs = np.ravel_multi_index((1, 0, 2, 1), bhts.shape)
     assert f"number {place} of 48" in told and f"bhts it is number {theirs}" in told
     assert "result_tsbh = result_bhts.permute(2, 3, 0, 1)" in told
+    opened.control("order of the result").select_option("htbs")
+    opened.settle()
+    htbs = bhts.permute(1, 2, 0, 3)  # not its own inverse
+    torch.testing.assert_close(result(opened), htbs.flatten(), atol=6e-4, rtol=0)
+    told = opened.root_element.get_by_text("one sum of the same products").inner_text()
+    assert "result_htbs = result_bhts.permute(1, 2, 0, 3)" in told
 
 
 def test_loops_run_as_python(live):
@@ -450,6 +456,8 @@ def test_too_large_is_reduced_and_says_so(live):
     torch.testing.assert_close(result(opened), expected, atol=6e-4, rtol=0)
     widget = EinsumSteps([("tbhd,sbhd->bhts", *torch.randn(2, 5, 5, 5, 5))])
     assert np.shape(widget.operands[0][0]) == (4, 4, 4, 4)
+    widget = EinsumSteps([("td,td->t", torch.ones(1, 2), torch.ones(9, 2))])
+    assert np.shape(widget.operands[0][1]) == (8, 2) and "t had 9" in widget.notes[0]
 
 
 @pytest.mark.parametrize("equation", ["d,d->", SCORES, "tbe->ebt", "ttb->b", ",t->t"])
