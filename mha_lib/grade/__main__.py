@@ -1,0 +1,129 @@
+"""Grade submissions, or pack the grader for somewhere else.
+
+    python -m mha_lib.grade submissions/ -a a2 -o grades.csv
+    python -m mha_lib.grade gradescope -a a2 -o autograder.zip
+    python -m mha_lib.grade actions -a a2 -o course-repository/
+
+The first takes notebooks and .py files, or folders of them, and writes the table, and
+beside it a folder of the same name: a page and a JSON file for each student, and
+summary.html. Run it again after a break: what was finished is not graded again.
+"""
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+
+from mha_lib.grade.assignments import load
+from mha_lib.grade.engines import ENGINES
+from mha_lib.grade.sandbox import Unsafe
+
+MIB = 1 << 20
+
+
+def parser(command: str) -> argparse.ArgumentParser:
+    """The options of a command; grading has no name."""
+    new = argparse.ArgumentParser(
+        prog=f"python -m mha_lib.grade {command}".rstrip(),
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = new.add_argument
+    what = "an id in book/assignments, a notebook or a JSON file"
+    add("-a", "--assignment", required=True, help=what)
+    add("-o", "--output", type=Path, required=True, help="what to write")
+    if command == "gradescope":
+        add("--pip", default="", help="options for pip, in quotes")
+    if command in ("", "results"):
+        count = {"nargs": "+"} if command == "" else {}
+        add("submissions", type=Path, **count, help="files or folders")
+        add("--seconds", type=float, default=20, help="of CPU for one cell or question")
+        add("--wall", type=float, default=90, help="seconds for one submission")
+        add("--cpu", type=int, default=60, help="seconds of CPU time for one")
+        add("--memory", type=int, default=1024, help="MB for one, beside torch")
+        add("--seed", type=int, help="of the probes; drawn anew unless given")
+        add("--unsafe", action="store_true", help="run where nothing protects you")
+    if command == "":
+        add("--workers", type=int, default=os.cpu_count(), help="at the same time")
+        add("--engine", choices=ENGINES, default="local", help="where the work is done")
+        add("--address", default="", help="of a Dask or Ray that runs already")
+        add("--again", action="store_true", help="grade also what was finished")
+    return new
+
+
+def main(arguments: list[str]) -> None:
+    """Run a command."""
+    commands = {"gradescope": pack, "actions": pack, "results": one}
+    command = arguments[0] if arguments and arguments[0] in commands else ""
+    options = parser(command).parse_args(arguments[bool(command) :])
+    options.command = command
+    try:
+        commands.get(command, grade)(options)
+    except (ValueError, Unsafe, OSError) as error:
+        sys.exit(f"mha_lib.grade: {error}")
+
+
+def limits(options: argparse.Namespace) -> dict:
+    """The options that `Sandbox` takes."""
+    names = ("seconds", "wall", "cpu", "unsafe")
+    return {k: getattr(options, k) for k in names} | {"memory": options.memory * MIB}
+
+
+def grade(options: argparse.Namespace) -> None:
+    """Grade everything that is not graded yet."""
+    from mha_lib.grade.run import Run
+
+    try:
+        from tqdm import tqdm
+    except ImportError:
+        raise ValueError("a progress bar needs tqdm: pip install tqdm") from None
+
+    run = Run(
+        load(options.assignment),
+        options.submissions,
+        options.output,
+        limits(options),
+        **{k: getattr(options, k) for k in ("seed", "engine", "workers", "address")},
+        again=options.again,
+    )
+    counts = run(lambda items, total: tqdm(items, total=total, unit=" submissions"))
+    n = counts["submissions"]
+    print(f"{n} submissions: {run.output} and {run.place / 'summary.html'}")
+
+
+def one(options: argparse.Namespace) -> None:
+    """Grade the one file of a folder, as Gradescope wants it."""
+    import secrets
+
+    from mha_lib.grade import adapters
+    from mha_lib.grade.journal import write
+    from mha_lib.grade.judge import Judge
+
+    seed = secrets.randbits(60) if options.seed is None else options.seed
+    try:
+        path = adapters.only(options.submissions)
+    except ValueError as error:
+        result = {"score": 0.0, "output": str(error)}
+    else:
+        hidden = [options.submissions.parent]
+        given = limits(options) | {"hidden": hidden}
+        with Judge(load(options.assignment), seed, **given) as judge:
+            result = adapters.results(judge.grade(path))
+    write(options.output, json.dumps(result, indent=1))
+
+
+def pack(options: argparse.Namespace) -> None:
+    """Write what grades elsewhere."""
+    from mha_lib.grade import adapters
+
+    assignment = load(options.assignment)
+    if options.command == "gradescope":
+        adapters.gradescope(assignment, options.output, options.pip)
+    else:
+        adapters.workflow(assignment, options.output)
+    print(f"{assignment.title}: {options.output}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,249 @@
+"""The judge: has a submission run in the sandbox, compares, gives marks.
+
+It alone holds the answers, and it executes nothing that a submission sent.
+"""
+
+import hashlib
+import os
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from mha_lib.check.diagnosis import Diagnosis, judge
+from mha_lib.check.report import Report
+from mha_lib.check.tasks import TASKS
+from mha_lib.grade.assignments import Assignment, Question
+from mha_lib.grade.sandbox import Reply, Sandbox
+
+__all__ = ["LARGEST", "Judge"]
+
+LARGEST = 20 << 20  # bytes of a file
+SUFFIXES = (".ipynb", ".py")
+DIGITS = 2  # decimals of an output that its hash sees
+
+
+class Judge:
+    """Grades the submissions of one assignment.
+
+    Args:
+        assignment: what is asked and what it is worth.
+        seed: of the probes; a secret of this run.
+        limits: as `Sandbox` takes them.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from mha_lib.grade.assignments import parse
+        >>> from mha_lib.grade.judge import Judge
+        >>> question = {"name": "merge", "task": "merge_heads", "points": 2}
+        >>> assignment = parse({"id": "a2", "title": "Heads", "questions": [question]})
+        >>> with tempfile.TemporaryDirectory() as folder, Judge(assignment, 1) as judge:
+        ...     path = Path(folder, "ada.py")
+        ...     _ = path.write_text("def merge(x): return x.transpose(1, 2).flatten(2)")
+        ...     result = judge.grade(path)
+        >>> result["points"], result["out_of"]
+        (2.0, 2.0)
+    """
+
+    def __init__(self, assignment: Assignment, seed: int, **limits: object):
+        torch.set_num_threads(1)  # of this process: tiny tensors only wait for threads
+        self.assignment = assignment
+        self.sandbox = Sandbox(**limits)
+        self.probes = {
+            question.name: TASKS[question.task].probes(_mixed(seed, question.name))
+            for question in assignment.questions
+        }
+
+    def __enter__(self) -> "Judge":
+        self.sandbox.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.sandbox.close()
+
+    def grade(self, path: os.PathLike | str) -> dict:
+        """Run one file and mark it: plain data, see the report for what it holds."""
+        path = Path(path)
+        content, problem = read(path)
+        reply = Reply(ending=problem)
+        if not problem:
+            kind = path.suffix.lower()[1:]
+            probes = [{"name": k, "probes": v} for k, v in self.probes.items()]
+            banned = self.assignment.all_banned
+            reply = self.sandbox.run(content, kind, probes, banned)
+        unprotected = self.sandbox.warnings
+        return self._marked(reply) | {
+            "digest": digest(path),
+            "unprotected": unprotected,
+        }
+
+    def _marked(self, reply: Reply) -> dict:
+        said = _Said(reply)
+        questions = [
+            self._question(question, said.outcomes(question.name, self.probes))
+            for question in self.assignment.questions
+        ]
+        return {
+            "assignment": self.assignment.id,
+            "title": self.assignment.title,
+            "points": float(sum(question["points"] for question in questions)),
+            "out_of": float(self.assignment.points),
+            "problem": said.problem,
+            "notes": said.notes,
+            "mentions": said.mentions,
+            "questions": questions,
+            "cpu": round(reply.cpu, 3),
+            "memory": reply.memory,
+        }
+
+    def _question(self, question: Question, outcomes: list[dict]) -> dict:
+        task, probes = TASKS[question.task], self.probes[question.name]
+        try:
+            diagnosis = judge(task.name, probes, outcomes)
+        except Exception as error:  # a fault of ours must not stop the others
+            return self._unjudged(question, error)
+        right = diagnosis.verdict == "right"
+        properties = {k: bool(v) for k, v in diagnosis.properties.items()}
+        if question.properties:
+            holds = {k: properties.get(k, False) for k in question.properties}
+            points = sum(question.properties[k] for k, v in holds.items() if v)
+        else:
+            points = question.points if right else 0.0
+        unknown = diagnosis.verdict == "unknown"
+        return {
+            "name": question.name,
+            "title": task.title,
+            "points": float(points),
+            "out_of": float(question.points),
+            "worth": question.properties,
+            "fingerprint": fingerprint(task.name, outcomes) if unknown else "",
+            "words": str(Report(diagnosis, task)),
+            "diagnosis": diagnosis.to_dict(),
+        }
+
+    def _unjudged(self, question: Question, error: Exception) -> dict:
+        text = f"this could not be judged, a fault of the grader: {error!r}"
+        return {
+            "name": question.name,
+            "title": TASKS[question.task].title,
+            "points": 0.0,
+            "out_of": float(question.points),
+            "worth": question.properties,
+            "fingerprint": "",
+            "words": text,
+            "diagnosis": Diagnosis(question.task, "failed", error=text).to_dict(),
+        }
+
+
+def read(path: Path) -> tuple[bytes, str]:
+    """The content of a submission, or why it cannot be one."""
+    if path.suffix.lower() not in SUFFIXES:
+        return b"", "a notebook (.ipynb) or a .py file is required"
+    if path.is_symlink() or not path.is_file():
+        return b"", "it is no file, but a link or a folder"
+    size = path.stat().st_size
+    if size > LARGEST:
+        most, came = LARGEST >> 20, size / (1 << 20)
+        return b"", (
+            f"a file may have {most} MB; this one has {came:.0f}: clear the outputs "
+            "of the notebook and hand it in again"
+        )
+    try:
+        return path.read_bytes(), ""
+    except OSError as error:
+        return b"", f"it cannot be read: {error.strerror}"
+
+
+def digest(path: Path) -> str:
+    """Tells contents apart; of a file that is too large, its size and time do."""
+    content, problem = read(path)
+    if problem and path.exists():
+        status = path.stat()
+        content = f"{status.st_size} {status.st_mtime_ns}".encode()
+    return hashlib.sha256(content).hexdigest()
+
+
+def fingerprint(task: str, outcomes: list[dict]) -> str:
+    """A hash of outputs, rounded: the same unknown mistake mostly has the same."""
+    state = hashlib.sha256(task.encode())
+    for outcome in outcomes:
+        for name, x in sorted(outcome.get("outputs", {}).items()):
+            state.update(f"{name} {tuple(x.shape)}".encode())
+            x = x.double().nan_to_num().clamp(-1e9, 1e9) * 10**DIGITS
+            state.update(x.round().to(torch.int64).numpy().tobytes())
+    return state.hexdigest()[:16]
+
+
+def _mixed(seed: int, name: str) -> int:
+    """A seed for each question."""
+    mixed = hashlib.sha256(f"{seed} {name}".encode()).digest()
+    return int.from_bytes(mixed[:7], "big")
+
+
+# --- what a submission sent ---------------------------------------------------------
+
+FLAGS = ("repeat_differs", "advice")
+LISTS = ("changed_inputs", "without_gradient", "notes", "missing")
+
+
+class _Said:
+    """What the messages of a reply say, whatever somebody put into them."""
+
+    def __init__(self, reply: Reply):
+        self.problem, self.notes, self.mentions, self.answers = reply.ending, [], [], {}
+        for place, message in enumerate(reply.messages):
+            if place == 0 and isinstance(message.get("unreadable"), str):
+                self.problem = message["unreadable"]
+            elif place == 0:
+                self.mentions = _strings(message.get("mentions"))
+            elif "notes" in message and not self.notes:
+                self.notes = _strings(message["notes"])
+            elif isinstance(message.get("question"), str):
+                self.answers.setdefault(message["question"], message)
+
+    def outcomes(self, name: str, probes: dict[str, list[dict]]) -> list[dict]:
+        """An outcome for each probe, of the form that the adapter gives it."""
+        asked, answer = probes[name], self.answers.get(name, {})
+        given = answer.get("outcomes")
+        if not isinstance(given, list) or len(given) != len(asked):
+            failed = answer.get("failed")
+            why = failed if isinstance(failed, str) else self.problem
+            given = [{"error": why or "it did not answer"}] * len(asked)
+        return [_outcome(probe, x) for probe, x in zip(asked, given)]
+
+
+def _outcome(probe: dict, given: object) -> dict:
+    """Only what an outcome may hold; a probe is skipped only where that is right."""
+    if not isinstance(given, dict):
+        return {"error": "it sent what is no outcome"}
+    kept: dict[str, object] = {}
+    may_skip = probe["options"].get("train") or probe["call"] == "causal_mask"
+    texts = ("error", "skipped") if may_skip else ("error",)
+    for key, value in given.items():
+        if key in texts and isinstance(value, str):
+            kept[key] = value[:1000]
+        elif key in FLAGS and isinstance(value, bool):
+            kept[key] = value
+        elif key in LISTS and isinstance(value, list):
+            kept[key] = _strings(value)
+        elif key == "outputs" and isinstance(value, dict):
+            kept[key] = {
+                k: x for k, x in value.items()
+                if k in ("output", "weights") and isinstance(x, Tensor)
+            }  # fmt: skip
+        elif key == "alternatives" and isinstance(value, dict):
+            kept[key] = {
+                k: _outcome(probe, {**x, "alternatives": None})
+                for k, x in value.items()
+                if k in ("head by head", "transposed") and isinstance(x, dict)
+            }  # fmt: skip
+    answered = {"error", "skipped"} & kept.keys() or probe["options"].get("device")
+    if not answered and "output" not in kept.get("outputs", {}):
+        kept["error"] = "it sent no output"
+    return kept
+
+
+def _strings(value: object) -> list[str]:
+    texts = value if isinstance(value, list) else []
+    return [text[:500] for text in texts if isinstance(text, str)][:20]

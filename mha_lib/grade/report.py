@@ -1,0 +1,177 @@
+"""Results as pages: one for each student, one for the class. No file beside them.
+
+Whatever a submission wrote is text here, never markup.
+"""
+
+import re
+import statistics
+from collections import Counter
+from collections.abc import Iterable
+from html import escape
+
+from mha_lib.grade.assignments import Assignment
+
+__all__ = ["page", "question", "row", "summary", "summary_page"]
+
+BINS = 10
+KEPT = ("submission", "digest", "points", "out_of", "problem")
+STYLE = """
+:root { color-scheme: light dark }
+body { font: 1rem/1.5 system-ui, sans-serif; max-width: 50rem; margin: 2rem auto;
+  padding: 0 1rem }
+h2 { margin-top: 2rem } code, pre { font-family: ui-monospace, monospace }
+pre { white-space: pre-wrap } .points { float: right; font-weight: normal }
+table { border-collapse: collapse; width: 100% }
+th, td { text-align: left; padding: .2rem .6rem .2rem 0; vertical-align: top }
+td:last-child { width: 50% } .n { text-align: right }
+.bar { background: #3b6ea8; height: 1rem; min-width: 1px }
+.note { border-left: .3rem solid #b8860b; padding-left: .8rem }
+"""
+PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<title>{title}</title><style>{style}</style></head>
+<body><main>
+{body}
+</main></body></html>
+"""
+
+
+def _page(title: str, parts: Iterable[str]) -> str:
+    body = "\n".join(part for part in parts if part)
+    return PAGE.format(title=escape(title), style=STYLE, body=body)
+
+
+def _list(items: Iterable[str]) -> str:
+    rows = "".join(f"<li>{escape(item)}</li>" for item in items)
+    return f"<ul>{rows}</ul>" if rows else ""
+
+
+# --- one student --------------------------------------------------------------------
+
+
+def page(result: dict) -> str:
+    """The report of one submission."""
+    marks = f"{result['points']:g} of {result['out_of']:g} points"
+    problem, notes = result["problem"], result["notes"]
+    return _page(
+        f"{result['title']}: {result['submission']}",
+        [
+            f"<h1>{escape(result['title'])}</h1>",
+            f"<p><code>{escape(result['submission'])}</code>: <b>{marks}</b></p>",
+            problem and f'<p class="note">About the file: {escape(problem)}.</p>',
+            *map(question, result["questions"]),
+            notes and "<h2>Cells that failed</h2>" + _list(notes),
+        ],
+    )
+
+
+def question(part: dict) -> str:
+    """One question: its points, what holds, what went wrong and why."""
+    marks = f"{part['points']:g} of {part['out_of']:g}"
+    head = f"<code>{escape(part['name'])}</code>: {escape(part['title'])}"
+    properties = part["diagnosis"]["properties"]
+    rows = []
+    for name, worth in part["worth"].items():
+        holds = "holds" if properties.get(name) else "does not hold"
+        cells = (escape(name), holds, f"{worth if properties.get(name) else 0:g}")
+        rows.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
+    table = f"<table>{''.join(rows)}</table>" if rows else ""
+    said = re.sub(r"(https://\S+)", r'<a href="\1">\1</a>', escape(part["words"]))
+    title = f'<h2>{head} <span class="points">{marks}</span></h2>'
+    return f"{title}<pre>{said}</pre>{table}"
+
+
+def row(result: dict) -> dict:
+    """What the table and the summary need of a result."""
+    questions = result["questions"]
+    return {
+        **{name: result[name] for name in KEPT},
+        "by_question": {q["name"]: q["points"] for q in questions},
+        "verdicts": {q["name"]: q["diagnosis"]["verdict"] for q in questions},
+        "mistakes": [
+            f"{q['name']}: {mistake}"
+            for q in questions
+            for mistake in q["diagnosis"]["mistakes"]
+        ],
+        "fingerprints": [
+            f"{q['name']} {q['fingerprint']}" for q in questions if q["fingerprint"]
+        ],
+    }
+
+
+# --- the class ----------------------------------------------------------------------
+
+
+def summary(rows: list[dict], assignment: Assignment) -> dict:
+    """Counts over all submissions, without a name."""
+    points = [row["points"] for row in rows]
+    shares = Counter(
+        min(int(BINS * x / assignment.points), BINS - 1) if x else 0 for x in points
+    )
+    verdicts = {
+        question.name: Counter(row["verdicts"][question.name] for row in rows)
+        for question in assignment.questions
+    }
+    return {
+        "assignment": assignment.id,
+        "title": assignment.title,
+        "submissions": len(rows),
+        "out_of": assignment.points,
+        "mean": round(statistics.fmean(points), 2) if points else None,
+        "median": statistics.median(points) if points else None,
+        "histogram": [shares[place] for place in range(BINS)],
+        "full_marks": sum(x == assignment.points for x in points),
+        "verdicts": {name: dict(counts) for name, counts in verdicts.items()},
+        "mistakes": _counted(row["mistakes"] for row in rows),
+        "problems": _counted([row["problem"]] for row in rows if row["problem"]),
+        "unmatched": _counted(row["fingerprints"] for row in rows),
+    }
+
+
+def _counted(lists: Iterable[list[str]]) -> dict[str, int]:
+    """How many lists hold each text, most first."""
+    return dict(Counter(text for texts in lists for text in set(texts)).most_common())
+
+
+def summary_page(counts: dict) -> str:
+    """The summary of a class, with charts that are tables too."""
+    edges = [counts["out_of"] * place / BINS for place in range(BINS + 1)]
+    marks = {
+        f"{low:g} to {high:g}": count
+        for low, high, count in zip(edges, edges[1:], counts["histogram"])
+    }
+    verdicts = {
+        f"{name}: {verdict}": count
+        for name, by_verdict in counts["verdicts"].items()
+        for verdict, count in by_verdict.items()
+    }
+    n, full = counts["submissions"], counts["full_marks"]
+    facts = f"{n} submissions, {full} with full marks"
+    if n:
+        facts += f"; mean {counts['mean']:g} of {counts['out_of']:g}, "
+        facts += f"median {counts['median']:g}"
+    unknown = {k: count for k, count in counts["unmatched"].items() if count > 1}
+    return _page(
+        f"{counts['title']}: the class",
+        [
+            f"<h1>{escape(counts['title'])}</h1><p>{facts}.</p>",
+            _chart("Points", marks),
+            _chart("Which mistakes, and in how many submissions", counts["mistakes"]),
+            _chart("Verdicts", verdicts),
+            _chart("Unknown mistakes that recur, by the hash of their output", unknown),
+            _chart("Files that did not run to the end", counts["problems"]),
+        ],
+    )
+
+
+def _chart(title: str, counts: dict[str, int]) -> str:
+    if not counts:
+        return ""
+    most = max(*counts.values(), 1)
+    rows = "".join(
+        f'<tr><td>{escape(name)}</td><td class="n">{count}</td>'
+        f'<td><div class="bar" style="width:{100 * count / most:.0f}%"></div></td></tr>'
+        for name, count in counts.items()
+    )
+    return f"<h2>{escape(title)}</h2><table>{rows}</table>"

@@ -1,0 +1,172 @@
+"""From folders of submissions to marks: every file once, whatever happens."""
+
+import csv
+import io
+import json
+import os
+import secrets
+import sys
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+
+from mha_lib.grade import report
+from mha_lib.grade.assignments import Assignment, parse
+from mha_lib.grade.engines import ENGINES
+from mha_lib.grade.journal import Journal, write
+from mha_lib.grade.judge import Judge, digest
+
+__all__ = ["Run", "submissions"]
+
+FORMULA = ("=", "+", "-", "@", "\t")
+_LOCAL = threading.local()  # a judge for each thread that grades, kept warm
+
+
+def submissions(places: Iterable[Path]) -> dict[str, Path]:
+    """Files, and all files below folders but for hidden ones, by their names."""
+    found: dict[str, Path] = {}
+    for start in places:
+        if not start.exists():
+            raise ValueError(f"files or folders are required; got {start}")
+        inside = [start] if start.is_file() else []
+        for place, folders, names in os.walk(start):
+            folders[:] = [x for x in folders if not x.startswith((".", "__"))]
+            inside += [Path(place, name) for name in names if not name.startswith(".")]
+        for path in inside:
+            name = path.name if path == start else path.relative_to(start).as_posix()
+            if name in found:
+                raise ValueError(f"names must differ; got {found[name]} and {path}")
+            found[name] = path
+    return dict(sorted(found.items()))
+
+
+@dataclass
+class Run:
+    """One run over files and folders.
+
+    Attributes:
+        assignment: what is asked.
+        places: files, or folders of them.
+        output: the CSV file; what else is written lies in a folder of the same name.
+        limits: as `Sandbox` takes them.
+        seed: of the probes; drawn from the system, and kept by a run that goes on.
+        engine: of `ENGINES`.
+        workers: processes that grade.
+        address: of an engine that runs already.
+        again: grade everything anew.
+    """
+
+    assignment: Assignment
+    places: list[Path]
+    output: Path
+    limits: dict
+    seed: int | None = None
+    engine: str = "local"
+    workers: int = 1
+    address: str = ""
+    again: bool = False
+    _told: set[str] = field(default_factory=set)
+
+    @property
+    def place(self) -> Path:
+        """Where the reports go."""
+        return self.output.with_suffix("")
+
+    def __call__(self, progress: Callable = lambda items, total: items) -> dict:
+        """Grade what is not graded yet; returns the summary of all."""
+        files = submissions(self.places)
+        text = json.dumps(self.assignment.to_dict(), sort_keys=True)
+        version = sha256(text.encode()).hexdigest()
+        seed = secrets.randbits(60) if self.seed is None else self.seed
+        header = {"assignment": version, "seed": seed}
+        journal = Journal(self.place / "journal.jsonl", header, self.again)
+        try:
+            places = (*self.places, self.place)
+            folders = [place if place.is_dir() else place.parent for place in places]
+            hidden = [str(folder.resolve()) for folder in folders]
+            settings = json.dumps(
+                {
+                    "assignment": self.assignment.to_dict(),
+                    "seed": journal.header["seed"],
+                    "limits": {"hidden": hidden, **self.limits},
+                }
+            )
+            left = [(n, str(p)) for n, p in files.items() if not _done(journal, n, p)]
+            work = ENGINES[self.engine]
+            results = work(partial(_grade, settings), left, self.workers, self.address)
+            for name, result in progress(results, total=len(left)):
+                self._keep(journal, name, result)
+            rows = [row for row in journal.rows() if row["submission"] in files]
+        finally:
+            journal.close()
+        write(self.output, _csv(rows, self.assignment))
+        summary = report.summary(rows, self.assignment)
+        write(self.place / "summary.json", json.dumps(summary, indent=1))
+        write(self.place / "summary.html", report.summary_page(summary))
+        unmatched = json.dumps(summary.pop("unmatched"), indent=1)
+        write(self.place / "unmatched.json", unmatched)
+        return summary
+
+    def _keep(self, journal: Journal, name: str, result: dict) -> None:
+        """First the reports, then the line that says that they are there."""
+        path = self.place / "students" / _short(name)
+        for text in set(result.pop("unprotected")) - self._told:
+            print(f"Not protected here: {text}.", file=sys.stderr)
+            self._told.add(text)
+        result = {"submission": name, **result}
+        write(path.with_name(path.name + ".json"), json.dumps(result, indent=1))
+        write(path.with_name(path.name + ".html"), report.page(result))
+        journal.add(report.row(result))
+
+
+def _done(journal: Journal, name: str, path: Path) -> bool:
+    known = journal.digest(name)
+    return known is not None and known == digest(path)
+
+
+def _grade(settings: str, item: tuple[str, str]) -> tuple[str, dict]:
+    """What a worker does; it keeps its judge as long as the settings are the same."""
+    name, path = item
+    if getattr(_LOCAL, "settings", None) != settings:
+        close()
+        given = json.loads(settings)
+        assignment = parse(given["assignment"])
+        _LOCAL.judge = Judge(assignment, given["seed"], **given["limits"])
+        _LOCAL.settings = settings
+    return name, _LOCAL.judge.grade(path)
+
+
+def close() -> None:
+    """End the warm process of this thread, if it has one."""
+    judge = getattr(_LOCAL, "judge", None)
+    if judge is not None:
+        judge.sandbox.close()
+        _LOCAL.judge = _LOCAL.settings = None
+
+
+def _short(name: str) -> Path:
+    """A name that every file system takes, its folders kept."""
+    parts = []
+    for part in Path(name).parts:
+        if len(part.encode(errors="replace")) > 200:
+            part = part[:40] + "-" + sha256(part.encode(errors="replace")).hexdigest()
+        parts.append(part)
+    return Path(*parts)
+
+
+def _csv(rows: list[dict], assignment: Assignment) -> str:
+    """One line a submission; what a spreadsheet would take for a formula is quoted."""
+    names = [question.name for question in assignment.questions]
+    lines = io.StringIO()
+    table = csv.writer(lines, lineterminator="\n")
+    table.writerow(["submission", "points", "out_of", *names, "mistakes", "problem"])
+    for row in rows:
+        marks = [f"{row['by_question'][name]:g}" for name in names]
+        points = [f"{row['points']:g}", f"{row['out_of']:g}"]
+        ends = "; ".join(row["mistakes"]), row["problem"]
+        line = [row["submission"], *points, *marks, *ends]
+        table.writerow(["'" * text.startswith(FORMULA) + text for text in line])
+    return lines.getvalue()
