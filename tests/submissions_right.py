@@ -350,7 +350,8 @@ class HeadsLast(nn.Module):
         s = torch.einsum("bthd,bshd->btsh", q, k) / q.shape[-1] ** 0.5
         if mask is not None:
             s = s.masked_fill(~mask.unsqueeze(-1), -1e9)
-        return self.to_out(torch.einsum("btsh,bshd->bthd", s.softmax(2), v).flatten(2))
+        w = F.dropout(s.softmax(2), self.to_out[1].p, self.training)
+        return self.to_out(torch.einsum("btsh,bshd->bthd", w, v).flatten(2))
 
 
 @right("mha")

@@ -101,7 +101,7 @@ def diagnose(
     """
     chosen = _task(submission, task)
     try:
-        sizes = adapt.sizes(submission, layers, num_heads) or (None, None)
+        sizes = adapt.sizes(submission, num_heads) or (None, None)
     except adapt.Advice as advice:
         return Diagnosis(
             chosen.name, "failed", error=str(advice), confidence=CONFIDENCE["failed"]

@@ -76,11 +76,7 @@ def run(
         return [runner.outcome(probe) for probe in probes]
 
 
-def sizes(
-    submission: object,
-    layers: Mapping[str, str] | None = None,
-    num_heads: int | None = None,
-) -> tuple[int, int] | None:
+def sizes(submission: object, num_heads: int | None = None) -> tuple[int, int] | None:
     """(E, H) of a module that exists already; None where the probes may choose.
 
     Raises:
@@ -104,12 +100,14 @@ def sizes(
                 "num_heads=… or the class instead of the module"
             )
         H = found.pop()
-    widths = [
-        holder.width for holder in _holders(submission, _places(submission, layers))
-    ]
-    if not widths:
-        raise Advice(_LAYERS.format(found=_listed(submission)))
-    return min(widths), H
+    candidates = _candidates(submission)
+    if not candidates:
+        raise Advice(_LAYERS.format(found="no matrices"))
+    first = _weight(submission, candidates[0])
+    if first.dim() == 3:  # (H, E, D)
+        return round(first.numel() ** 0.5), H
+    linear = candidates[0] not in dict(submission.named_parameters())
+    return first.shape[1] if linear else min(first.shape), H
 
 
 class _Runner:
@@ -327,6 +325,9 @@ def _prepared(runner: _Runner, probe: dict):
         return
     with _as_it_was(submission):
         dropped = _set_dropout(submission, probe["options"].get("dropout", 0.5))
+        if inspect.isclass(runner.submission):
+            asked = inspect.signature(runner.submission).parameters
+            dropped |= any("drop" in name.lower() for name in asked)
         if probe["options"].get("train") and not dropped:
             raise _Skip("the module has no dropout")
         submission.train(bool(probe["options"].get("train")))
@@ -494,12 +495,6 @@ class _Holder:
     linear: bool  # weights are (out, in)
 
     @property
-    def width(self) -> int:
-        """E: the rows and columns count E or several of it."""
-        E2 = sum(x.numel() for x in self.weights) // len(self.parts)
-        return round(E2**0.5)
-
-    @property
     def either_way(self) -> bool:
         shape = self.weights[0].shape
         return not self.linear and len(shape) == 2 and shape[0] == shape[1]
@@ -628,6 +623,11 @@ def _candidates(module: nn.Module) -> list[str]:
     ]
 
 
+def _weight(module: nn.Module, path: str) -> Tensor:
+    parameters = dict(module.named_parameters())
+    return parameters.get(path, parameters.get(f"{path}.weight"))
+
+
 def _role(path: str) -> str | None:
     """The part that a name tells: "heads.0.to_q" -> "q"; None if it tells none."""
     for name in reversed(path.split(".")):
@@ -659,10 +659,11 @@ def _by_flow(module, paths: list[str], call, probe) -> dict[str, list[str]]:
 
         return hook
 
-    modules = [p for p in paths if isinstance(module.get_submodule(p), nn.Linear)]
+    modules = dict(module.named_modules())
     hooks = [
-        module.get_submodule(path).register_forward_pre_hook(watch(path))
-        for path in modules
+        modules[path].register_forward_pre_hook(watch(path))
+        for path in paths
+        if isinstance(modules.get(path), nn.Linear)
     ]
     try:
         _first_that_works(call, probe)

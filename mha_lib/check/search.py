@@ -93,13 +93,16 @@ def matches(theirs: Tensor, ours: Tensor, slack: float = 1.0) -> bool:
     return bool(((theirs - ours)[finite].abs() <= tolerance * size).all())
 
 
-def explain(call: str, cases: list[Case], tier: int = 0) -> list[Explanation]:
+def explain(
+    call: str, cases: list[Case], tier: int = 0, most: int = MOST
+) -> list[Explanation]:
     """Explanations of all cases with ``tier`` mistakes before the scores.
 
     Args:
         call: the task.
         cases: of the submission.
         tier: 0 for tasks that are not a whole layer.
+        most: how long an explanation may be.
 
     Returns:
         The shortest; none if the catalogue has none in this tier.
@@ -114,7 +117,7 @@ def explain(call: str, cases: list[Case], tier: int = 0) -> list[Explanation]:
         if found:
             return shortest(found)
     right = tier == 0 and _all_fit(_fits(case, ()) for case in plain)
-    paths = [()] if right else _unmasked(stages, plain, tier)
+    paths = [()] if right else _unmasked(stages, plain, tier, most)
     found = [e for path in paths for e in _with_masks(stages, path, masked)]
     return shortest(found or [Explanation(path, masks=False) for path in paths])
 
@@ -167,13 +170,16 @@ def _all_fit(verdicts: Iterable[bool | None]) -> bool:
 # --- without masks ------------------------------------------------------------------
 
 
-def _unmasked(stages: dict, cases: list[Case], tier: int) -> list[Path]:
+def _unmasked(stages: dict, cases: list[Case], tier: int, most: int) -> list[Path]:
     answered = [case for case in cases if case.output is not None]
     if not answered:
         return []
     found: list[Path] = []
     for prefix in _wrong(stages, PREFIX, tier):
-        for path in _screen(stages, answered[0], prefix):
+        # Nothing may be added to a prefix that is as long as an explanation may be.
+        full = len(names(prefix)) >= most
+        paths = [prefix] if full else _screen(stages, answered[0], prefix)
+        for path in paths:
             for layout in stages.get("layout", [None]):
                 whole = path + ((layout,) if layout and layout.names else ())
                 if len(names(whole)) <= MOST and _all_fit(
