@@ -358,7 +358,7 @@ function judge(state, sizes) {
 
 /** Right only because an axis has size 1? Then say with which sizes it is wrong. */
 function luck(steps, sizes) {
-  const ones = ["B", "T", "H"].filter((letter) => sizes[letter] === 1);
+  const ones = ["B", "T", "H", "D"].filter((letter) => sizes[letter] === 1);
   for (const letter of ones) {
     const grown = { ...sizes, [letter]: 2 };
     grown.E = grown.H * grown.D;
@@ -699,16 +699,16 @@ export default widget("Head layout", (ui) => {
   columns.append(column(ui, "steps", "steps", followed), column(ui, "beside", "steps beside them", followed));
   ui.root.append(
     controls(recipe("show", "steps", "your own steps"), recipe("beside it", "beside", "nothing")),
-    controls(operation, argument, append, undo, restart),
-    h("p", { class: "mha-hint" }, "Point at a number to follow it through all steps; a click keeps it. " +
-      "The bracket below a cell of memory names the table that reads it. " +
-      "× marks a number that stands in another place than the names of the axes say."),
-    line, columns,
     controls(
       size("B", "batch", TOKENS.length), size("T", "tokens", TOKENS[0].length),
       size("H", "num_heads", 4), size("D", "head_dim", 4),
       choice(ui, { label: "colours show", trait: "colour", options: COLOURS }),
     ),
+    controls(operation, argument, append, undo, restart),
+    h("p", { class: "mha-hint" }, "Point at a number to follow it through all steps; a click keeps it. " +
+      "The bracket below a cell of memory names the table that reads it. " +
+      "× marks a number that stands in another place than the names of the axes say."),
+    line, columns,
     numbers(ui, "All steps as a table", () => history(ui, followed())),
   );
 });

@@ -229,6 +229,8 @@ def test_axes_are_what_the_code_calls_them(engine):
         (ALONE, sizes(1, 3, 1, 4), "H"),
         (BATCH_MAJOR, sizes(1, 3, 2, 2), "B"),
         (REFUSED, sizes(1, 1, 2, 2), "T"),
+        (REFUSED, sizes(1, 3, 2, 1), "D"),
+        (INTERLEAVED, sizes(1, 3, 2, 1), "D"),
     ],
 )
 def test_right_by_luck_is_said(engine, name, now, letter):
