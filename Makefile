@@ -9,7 +9,7 @@ PYTHONS := $(or $(PYTHON),python3 python3.13 python3.12 python3.11 python3.10)
 FITS := import sys, ensurepip; sys.exit(not (3, 10) <= sys.version_info < (3, 14))
 NONE := The book needs Python 3.10 to 3.13 with venv; tried: $(PYTHONS). Set PYTHON=/path/to/python.
 
-.PHONY: help book serve notebooks test mutants lint bench stamp alone clean
+.PHONY: help book serve notebooks assignments test mutants lint bench stamp alone clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -26,6 +26,10 @@ serve: $(READY) ## show the pages on http://localhost:8000 (PORT=8001 for anothe
 
 notebooks: $(READY) ## execute every chapter in place, outputs and all
 	@$(BIN)/python -m tools.notebook run book/*.ipynb
+
+assignments: $(READY) ## execute every assignment, and write what students get
+	@$(BIN)/python -m tools.notebook run book/assignments/*.ipynb
+	@$(BIN)/python -m tools.assignments
 
 test: book ## build the book, then run every test
 	@$(BIN)/python -m pytest

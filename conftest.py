@@ -5,4 +5,6 @@ With torch's default of one thread a core they fight, and small tensors gain not
 
 import os
 
+collect_ignore_glob = ["book/assignments/student/*"]  # blanks fail, as they should
+
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported; kernels too

@@ -33,7 +33,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         empty = empty_notebook(folder)
         seconds(empty)  # fills the disk cache
-        for path in book.notebooks():
+        for path in book.chapters():
             base, own = seconds(empty), seconds(path)
             print(f"{path.stem}: {own:.1f} s, {own / base:.1f} times an empty kernel")
             chapters, floor = chapters + own, floor + base

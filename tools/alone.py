@@ -90,7 +90,7 @@ def origin(environment: Path) -> str:
 
 def main(arguments: list[str]) -> int:
     failed = False
-    for path in [Path(name) for name in arguments] or book.notebooks():
+    for path in [Path(name) for name in arguments] or book.chapters():
         worked, message = run_alone(path)
         print(f"{path.stem}: {'mha_lib from' if worked else 'FAILED,'} {message}")
         failed |= not worked

@@ -1,4 +1,4 @@
-"""What `_toc.yml` and `_config.yml` say: the pages, the chapters, the repository."""
+"""What `_toc.yml` and `_config.yml` say: the pages, the notebooks, the repository."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,6 +7,7 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
 HTML = ROOT / "_build" / "html"
+STUDENT = ROOT / "book" / "assignments" / "student"
 
 
 def read_yaml(name: str) -> dict:
@@ -26,9 +27,24 @@ def _files(entry: dict) -> Iterator[str]:
 
 
 def notebooks() -> list[Path]:
-    """Every chapter in reading order."""
+    """Every page that is a notebook, in reading order."""
     candidates = (ROOT / f"{page}.ipynb" for page in pages())
     return [path for path in candidates if path.exists()]
+
+
+def chapters() -> list[Path]:
+    """Every chapter in reading order."""
+    return [path for path in notebooks() if path.parent != STUDENT]
+
+
+def assignments() -> list[Path]:
+    """Every assignment as students get it, in reading order."""
+    return [path for path in notebooks() if path.parent == STUDENT]
+
+
+def sources() -> list[Path]:
+    """Every assignment with its solutions; `tools.assignments` derives the others."""
+    return sorted(STUDENT.parent.glob("a*.ipynb"))
 
 
 def repository() -> tuple[str, str]:

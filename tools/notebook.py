@@ -22,6 +22,7 @@ from nbformat import NotebookNode
 
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 KEPT_METADATA = ("tags", "mystnb", "reason")
+ASSIGNMENT = "mha_assignment"  # of a notebook that asks questions
 FOLDED = {"jupyter": {"source_hidden": True}, "cellView": "form"}  # Jupyter, Colab
 WIDGET = "application/vnd.jupyter.widget-view+json"
 TIMEOUT = 300  # seconds for one cell
@@ -47,6 +48,8 @@ def normalise(notebook: NotebookNode) -> NotebookNode:
     """Keep what readers and tests need; drop what differs from run to run."""
     notebook.nbformat, notebook.nbformat_minor = 4, 5
     metadata = {"kernelspec": KERNEL, "language_info": {"name": "python"}}
+    if ASSIGNMENT in notebook.metadata:
+        metadata[ASSIGNMENT] = notebook.metadata[ASSIGNMENT]
     notebook.metadata = nbformat.from_dict(metadata)
     seen: set[str] = set()
     for cell in notebook.cells:
@@ -109,7 +112,10 @@ def from_text(source: Path, target: Path, fmt: str) -> None:
 
 
 def to_text(source: Path, target: Path, fmt: str) -> None:
-    text = jupytext.writes(normalise(read(source)), fmt=fmt)
+    notebook = normalise(read(source))
+    if ASSIGNMENT in notebook.metadata:  # or jupytext would drop it
+        notebook.metadata["jupytext"] = {"notebook_metadata_filter": ASSIGNMENT}
+    text = jupytext.writes(notebook, fmt=fmt)
     target.write_text(text, encoding="utf-8")
 
 

@@ -39,16 +39,22 @@ def install(url: str, branch: str) -> str:
 
 
 def links_table(url: str, branch: str) -> str:
-    """One row for each chapter: its title, Colab, Binder."""
-    rows = ["| Chapter | | |", "|---|---|---|"]
-    for path in book.notebooks():
-        name = path.relative_to(book.ROOT).as_posix()
-        colab, binder = colab_link(url, branch, name), binder_link(url, branch, name)
-        rows.append(
-            f"| {title(path)} | [![Open in Colab]({COLAB_BADGE})]({colab}) "
-            f"| [![Open in Binder]({BINDER_BADGE})]({binder}) |"
-        )
-    return "\n".join(rows) + "\n"
+    """One row for each notebook: its title, Colab, Binder."""
+    rows = []
+    for header, paths in (
+        ("Chapter", book.chapters()),
+        ("Assignment", book.assignments()),
+    ):
+        if paths:
+            rows += ["", f"| {header} | | |", "|---|---|---|"]
+        for path in paths:
+            name = path.relative_to(book.ROOT).as_posix()
+            links = colab_link(url, branch, name), binder_link(url, branch, name)
+            rows.append(
+                f"| {title(path)} | [![Open in Colab]({COLAB_BADGE})]({links[0]}) "
+                f"| [![Open in Binder]({BINDER_BADGE})]({links[1]}) |"
+            )
+    return "\n".join(rows[1:]) + "\n"
 
 
 def title(path: Path) -> str:
@@ -80,7 +86,7 @@ def rules() -> dict[Path, Callable[[str, str, str], str]]:
         book.ROOT / "README.md": stamp_readme,
         book.ROOT / "CITATION.cff": stamp_citation,
         book.ROOT / "pyproject.toml": stamp_pyproject,
-    } | dict.fromkeys(book.notebooks(), stamp_install)
+    } | dict.fromkeys([*book.notebooks(), *book.sources()], stamp_install)
 
 
 def outdated() -> dict[Path, str]:

@@ -14,7 +14,7 @@ LEFTOVERS = re.compile(
     r"|Unknown directive|Unknown interpreted text role|Traceback \(most recent call"
 )
 LEAST_ALT = 20
-CHAPTERS = [path.relative_to(book.ROOT).with_suffix("") for path in book.notebooks()]
+NOTEBOOKS = [path.relative_to(book.ROOT).with_suffix("") for path in book.notebooks()]
 
 
 @cache
@@ -84,11 +84,12 @@ def test_nothing_is_loaded_from_another_host(page):
     assert [a for a in addresses if urlsplit(a).netloc] == []
 
 
-@pytest.mark.parametrize("chapter", CHAPTERS, ids=str)
-def test_launch_buttons_lead_to_the_repository(chapter):
-    html = soup(book.HTML / chapter.with_suffix(".html"))
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=str)
+def test_launch_buttons_lead_to_the_repository(notebook):
+    html = soup(book.HTML / notebook.with_suffix(".html"))
     links = {link["href"] for link in html.find_all("a", href=True)}
-    source = chapter.with_suffix(".ipynb").as_posix()
+    source = notebook.with_suffix(".ipynb").as_posix()
     assert stamp.colab_link(*book.repository(), source) in links
     assert stamp.binder_link(*book.repository(), source) in links
-    assert f"../_sources/{source}" in links
+    up = "../" * (len(notebook.parts) - 1)
+    assert f"{up}_sources/{source}" in links

@@ -1,0 +1,238 @@
+"""Student versions are derived, in step, blank, and worth nothing until filled in."""
+
+import re
+from functools import cache
+
+import nbformat
+import pytest
+
+from mha_lib.grade.assignments import KEY, parse
+from mha_lib.grade.judge import Judge
+from tools import assignments, book, notebook
+
+QUESTION = {"name": "merge", "task": "merge_heads", "points": 2}
+SPEC = {"id": "a9", "title": "Heads", "questions": [QUESTION]}
+LIMITS = {"seconds": 20, "wall": 60, "unsafe": True}  # our own code, on any platform
+
+
+def source_of(*cells, **metadata):
+    new = nbformat.v4.new_notebook(cells=list(cells))
+    new.metadata.update(metadata)
+    return new
+
+
+def code(text, *tags, **more):
+    return nbformat.v4.new_code_cell(text, metadata={"tags": list(tags)}, **more)
+
+
+def markdown(text, *tags):
+    return nbformat.v4.new_markdown_cell(text, metadata={"tags": list(tags)})
+
+
+# --- deriving -------------------------------------------------------------------------
+
+
+def test_a_solution_becomes_a_blank_at_its_indent():
+    source = (
+        "def merge(x):\n"
+        '    """One line."""\n'
+        "    # BEGIN SOLUTION\n"
+        "    x = x.transpose(1, 2)\n"
+        "    return x.flatten(2)\n"
+        "    # END SOLUTION\n"
+        "\n\n"
+        "class Twice:\n"
+        "    # BEGIN SOLUTION\n"
+        "    pass\n"
+        "    # END SOLUTION"
+    )
+    assert assignments.without_solution(source) == (
+        "def merge(x):\n"
+        '    """One line."""\n'
+        "    ...  # your code here\n"
+        "\n\n"
+        "class Twice:\n"
+        "    ...  # your code here"
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "blank"),
+    [
+        ("w = [1, 2]  # SOLUTION", "w = ..."),
+        ("    a, b = x == 2, 3  # SOLUTION", "    a, b = ..."),
+        ("named['x'] = 1", "named['x'] = 1"),
+        ("x = 1  # the SOLUTION follows", "x = 1  # the SOLUTION follows"),
+    ],
+)
+def test_a_value_becomes_a_blank(line, blank):
+    assert assignments.without_solution(line) == blank
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "# BEGIN SOLUTION\nx = 1",
+        "x = 1\n# END SOLUTION",
+        "# BEGIN SOLUTION\n# BEGIN SOLUTION\n# END SOLUTION",
+        "return 2  # SOLUTION",
+    ],
+)
+def test_marks_that_do_not_fit_are_refused(source):
+    with pytest.raises(ValueError, match="SOLUTION"):
+        assignments.without_solution(source)
+
+
+def test_what_a_student_gets():
+    output = nbformat.v4.new_output("stream", text="42")
+    source = source_of(
+        markdown("# Assignment 9 · [Masks](../05_masks.ipynb)"),
+        code("import torch", "setup", "hide-input"),
+        code("x = 42  # SOLUTION", execution_count=3, outputs=[output]),
+        markdown("Because it is.", "answer"),
+        markdown("Look for: because.", "instructor"),
+        code("assert x == 42", "instructor"),
+        mha_assignment=SPEC,
+    )
+    given = assignments.student(source)
+    assert [cell.source for cell in given.cells] == [
+        "# Assignment 9 · [Masks](../../05_masks.ipynb)",
+        "import torch",
+        "x = ...",
+        "*Your answer:*",
+    ]
+    assert given.cells[1].metadata == {"tags": ["setup", "hide-input"]}
+    assert given.cells[2].outputs == [] and given.cells[2].execution_count is None
+    assert [cell.id for cell in given.cells] == [cell.id for cell in source.cells[:4]]
+    assert KEY not in given.metadata
+    assert source.cells[2].source == "x = 42  # SOLUTION"  # as it was
+
+
+@pytest.mark.parametrize(
+    ("link", "moved"),
+    [
+        ("../05_masks.ipynb#what-goes-wrong", "../../05_masks.ipynb#what-goes-wrong"),
+        ("index.md", "../index.md"),
+        ("a2_heads.ipynb", "a2_heads.ipynb"),  # student to student
+        ("#rubric", "#rubric"),
+        ("https://example.org/a.ipynb", "https://example.org/a.ipynb"),
+    ],
+)
+def test_links_lead_to_the_same_place(link, moved):
+    (cell,) = assignments.student(source_of(markdown(f"[x]({link})"))).cells
+    assert cell.source == f"[x]({moved})"
+
+
+def test_the_rubric_has_a_row_for_each_thing_that_is_worth_points():
+    properties = {"right_without_mask": 2, "inputs_unchanged": 0.5}
+    parts = {"name": "mha", "task": "mha", "properties": properties}
+    spec = SPEC | {"questions": [QUESTION, parts]}
+    source = source_of(
+        markdown("Text.\n\n<!-- rubric -->\nold\n<!-- /rubric -->\n\nMore."),
+        mha_assignment=spec,
+    )
+    (cell,) = assignments.with_rubric(source).cells
+    assert cell.source == (
+        "Text.\n\n<!-- rubric -->\n"
+        "| Question | What is checked | Points |\n|:--|:--|--:|\n"
+        "| `merge` | merging the heads | 2 |\n"
+        "| `mha` | multi-head attention, batch first: right without mask | 2 |\n"
+        "| `mha` | multi-head attention, batch first: inputs unchanged | 0.5 |\n"
+        "| all | | 4.5 |\n"
+        "<!-- /rubric -->\n\nMore."
+    )
+
+
+# --- the command ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """An assignment whose student version is not written yet."""
+    monkeypatch.setattr(book, "ROOT", tmp_path)
+    monkeypatch.setattr(book, "STUDENT", tmp_path / "student")
+    cells = [markdown("# Assignment 9"), code("x = 42  # SOLUTION")]
+    notebook.write(source_of(*cells, mha_assignment=SPEC), tmp_path / "a9_heads.ipynb")
+    return tmp_path
+
+
+def test_the_command_writes_once_and_then_is_content(folder, capsys):
+    assert assignments.main(["--check"]) == 1
+    assert "student/a9_heads.ipynb: out of step" in capsys.readouterr().out
+    assert not (folder / "student").exists()
+    assert assignments.main([]) == 0
+    assert "x = ..." in (folder / "student" / "a9_heads.ipynb").read_text()
+    assert assignments.main(["--check"]) == 0
+    assert assignments.main(["a9", "--check"]) == 0
+
+
+def test_a_student_version_edited_by_hand_is_out_of_step(folder, capsys):
+    assignments.main([])
+    path = folder / "student" / "a9_heads.ipynb"
+    path.write_text(path.read_text().replace("x = ...", "y = ..."))
+    assert assignments.main(["--check"]) == 1
+    assert assignments.main(["a9"]) == 0
+    assert assignments.main(["--check"]) == 0
+
+
+def test_a_student_version_without_a_source_is_named(folder, capsys):
+    assignments.main([])
+    (folder / "student" / "a8_gone.ipynb").write_text("{}")
+    assert assignments.main(["--check"]) == 1
+    assert "a8_gone.ipynb: its source is gone" in capsys.readouterr().out
+
+
+def test_an_assignment_that_does_not_exist_is_refused(folder, capsys):
+    with pytest.raises(SystemExit):
+        assignments.main(["a7"])
+    assert "no assignment a7" in capsys.readouterr().err
+
+
+def test_a_broken_source_is_one_plain_line(folder, capsys):
+    cells = [code("# BEGIN SOLUTION")]
+    path = folder / "a9_heads.ipynb"
+    notebook.write(source_of(*cells, mha_assignment=SPEC), path)
+    assert assignments.main([]) == 1
+    assert "must have an # END SOLUTION" in capsys.readouterr().err
+
+
+# --- the five of the book -------------------------------------------------------------
+
+
+@pytest.fixture(params=book.sources(), ids=lambda path: path.stem)
+def path(request):
+    return request.param
+
+
+@cache
+def grades(path) -> tuple[dict, dict]:
+    """The marks of the source, and of the student version as it is handed out."""
+    spec = parse(notebook.read(path).metadata[KEY])
+    with Judge(spec, seed=7, **LIMITS) as judge:
+        given = path.parent / "student" / path.name
+        return judge.grade(path), judge.grade(given)
+
+
+def test_every_student_version_is_in_step():
+    assert assignments.main(["--check"]) == 0, "run: python -m tools.assignments"
+
+
+def test_solutions_get_full_marks(path):
+    full, _ = grades(path)
+    assert full["problem"] == "" and full["notes"] == []
+    for question in full["questions"]:
+        assert question["points"] == question["out_of"] > 0, question["words"]
+
+
+def test_a_blank_gets_nothing_and_a_sentence(path):
+    _, blank = grades(path)
+    assert blank["points"] == 0
+    for question in blank["questions"]:
+        assert question["points"] == 0
+        assert re.search(r"\bmust be\b", question["words"]), question["words"]
+
+
+def test_no_solution_is_left_in_a_student_version(path):
+    text = (path.parent / "student" / path.name).read_text(encoding="utf-8")
+    assert "SOLUTION" not in text
+    assert assignments.BLANK in text

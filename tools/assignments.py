@@ -1,0 +1,166 @@
+"""Derive what students get from the assignments with their solutions.
+
+    python -m tools.assignments                 # write book/assignments/student/
+    python -m tools.assignments --check         # only say what is out of step (exit 1)
+    python -m tools.assignments a2              # one of them
+
+An assignment's source is a notebook in `book/assignments/`, executed, with solutions.
+Its student version is that notebook without outputs, and without
+
+* the lines from ``# BEGIN SOLUTION`` to ``# END SOLUTION``: a blank instead;
+* the value of a line that ends in ``# SOLUTION``: ``name = ...`` instead;
+* cells tagged `instructor`;
+* the text of cells tagged `answer`: a place for one instead.
+
+The marks are those of otter-grader. Between ``<!-- rubric -->`` and
+``<!-- /rubric -->`` a source gets the table of its points, which its metadata
+`mha_assignment` holds.
+"""
+
+import argparse
+import re
+import sys
+from pathlib import Path
+
+import nbformat
+from nbformat import NotebookNode
+
+from mha_lib.check.tasks import TASKS
+from mha_lib.grade.assignments import KEY, Assignment, parse
+from tools import book, notebook
+
+BEGIN, END = "# BEGIN SOLUTION", "# END SOLUTION"
+BLANK = "...  # your code here"
+ANSWER = "*Your answer:*"
+VALUE = re.compile(r"(?P<name>\s*[\w.,\[\] ]+?) = .*# SOLUTION")
+RUBRIC = re.compile(r"(<!-- rubric -->\n).*?(<!-- /rubric -->)", re.DOTALL)
+# A link to a neighbour leads to its student version; any other goes one folder up.
+LINK = re.compile(r"(\]\(<?)(?!\w+:|#|a\d+_\w+\.ipynb)(?=[\w.])")
+
+
+def student(source: NotebookNode) -> NotebookNode:
+    """What a student gets."""
+    cells = [_cell(c) for c in source.cells if "instructor" not in notebook.tags(c)]
+    return notebook.normalise(nbformat.v4.new_notebook(cells=cells))
+
+
+def _cell(cell: NotebookNode) -> NotebookNode:
+    if cell.cell_type == "code":
+        new = nbformat.v4.new_code_cell(without_solution(cell.source))
+        kept = [tag for tag in notebook.tags(cell) if tag in ("setup", "hide-input")]
+        if kept:
+            new.metadata["tags"] = kept
+    elif "answer" in notebook.tags(cell):
+        new = nbformat.v4.new_markdown_cell(ANSWER)
+    else:
+        new = nbformat.v4.new_markdown_cell(LINK.sub(r"\1../", cell.source))
+    new.id = cell.id
+    return new
+
+
+def without_solution(source: str) -> str:
+    """Code with a blank for each solution, at its indent.
+
+    Raises:
+        ValueError: a mark without its partner, or on a line that assigns nothing.
+    """
+    lines, inside = [], False
+    for line in source.splitlines():
+        mark = line.strip()
+        if mark in (BEGIN, END):
+            if inside == (mark == BEGIN):
+                raise ValueError(f"{BEGIN} and {END} must alternate; got:\n{source}")
+            inside = mark == BEGIN
+            if inside:
+                lines.append(line.replace(BEGIN, BLANK))
+        elif not inside and line.endswith("# SOLUTION"):
+            found = VALUE.fullmatch(line)
+            if found is None:
+                raise ValueError(f"a # SOLUTION must be `name = value`; got {line}")
+            lines.append(f"{found['name']} = ...")
+        elif not inside:
+            lines.append(line)
+    if inside:
+        raise ValueError(f"{BEGIN} must have an {END}; got:\n{source}")
+    return "\n".join(lines)
+
+
+def rubric(assignment: Assignment) -> str:
+    """The points as a table: a row for each question, or for each of its properties."""
+    rows = ["| Question | What is checked | Points |", "|:--|:--|--:|"]
+    for question in assignment.questions:
+        name, title = f"`{question.name}`", TASKS[question.task].title
+        parts = question.properties or {"right": question.points}
+        for part, points in parts.items():
+            words = "" if part == "right" else f": {part.replace('_', ' ')}"
+            rows.append(f"| {name} | {title}{words} | {points:g} |")
+    return "\n".join([*rows, f"| all | | {assignment.points:g} |", ""])
+
+
+def with_rubric(source: NotebookNode) -> NotebookNode:
+    """The source with the table of its points; nothing else changes."""
+    table = rubric(parse(source.metadata[KEY]))
+    for cell in source.cells:
+        if cell.cell_type == "markdown":
+            cell.source = RUBRIC.sub(lambda f: f[1] + table + f[2], cell.source)
+    return source
+
+
+def wanted(path: Path) -> dict[Path, str]:
+    """The text that a source and its student version should have."""
+    source = with_rubric(notebook.read(path))
+    target = path.parent / "student" / path.name
+    pair = {path: notebook.normalise(source), target: student(source)}
+    return {place: nbformat.writes(content) + "\n" for place, content in pair.items()}
+
+
+def outdated(paths: list[Path]) -> dict[Path, str]:
+    """The files that are not as they should be, with the text they should have."""
+    texts = {place: text for path in paths for place, text in wanted(path).items()}
+    return {
+        place: text
+        for place, text in texts.items()
+        if not place.exists() or place.read_text(encoding="utf-8") != text
+    }
+
+
+def orphans() -> list[Path]:
+    """Student versions whose source is gone."""
+    names = {path.name for path in book.sources()}
+    return [p for p in book.STUDENT.glob("*.ipynb") if p.name not in names]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.assignments",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("ids", nargs="*", help="such as a2; none means all")
+    parser.add_argument("--check", action="store_true", help="write nothing")
+    options = parser.parse_args(arguments)
+    paths = [
+        path
+        for path in book.sources()
+        if not options.ids or path.stem.partition("_")[0] in options.ids
+    ]
+    if not paths:
+        parser.error(f"no assignment {' '.join(options.ids)} in book/assignments")
+    try:
+        found = outdated(paths)
+    except (KeyError, ValueError) as error:
+        print(f"tools.assignments: {error}", file=sys.stderr)
+        return 1
+    for path, text in found.items():
+        said = "out of step" if options.check else "written"
+        print(f"{path.relative_to(book.ROOT)}: {said}")
+        if not options.check:
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+    for path in orphans():
+        print(f"{path.relative_to(book.ROOT)}: its source is gone; remove it")
+    return int(bool(options.check and found or orphans()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
