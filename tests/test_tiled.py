@@ -67,15 +67,28 @@ def test_same_results_and_gradients_as_the_formula(tile, calls, average, biased)
         assert_close(ours, plain)
         for used in ([0, 1], [0], [1]):  # both results, the context, the weights
             grads = []
-            for results in (ours, plain):
+            # a gradient that shall be derived again comes from the formula
+            for results, again in ((plain, False), (ours, False), (ours, True)):
                 loss = sum((results[i] * factors[i]).sum() for i in used)
                 grads.append(
                     torch.autograd.grad(
-                        loss, (q, k, v), retain_graph=True, materialize_grads=True
+                        loss,
+                        (q, k, v),
+                        retain_graph=True,
+                        create_graph=again,
+                        materialize_grads=True,
                     )
                 )
-            assert_close(*grads)
+            assert_close(grads[1], grads[0])
+            assert_close(grads[2], grads[0])
         assert len(calls) == count
+
+
+def test_more_queries_than_keys(tile):
+    q, k, v = operands()
+    for mask in (None, causal_mask(S, T)):
+        inputs = (k, q, v[:, :, :T], mask)
+        assert_close(tiled_attention(*inputs), attention(*inputs))
 
 
 @pytest.mark.parametrize("average", [False, True], ids=["each", "mean"])
@@ -128,6 +141,29 @@ def test_short_numbers(tile, dtype):
     for x, y in zip((q, k, v), wide):
         assert x.grad.dtype == dtype
         assert_close(x.grad.double(), y.grad, **tolerance)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_short_numbers_that_are_hidden(tile, dtype):
+    q, k, v = operands(dtype)
+    for mask in masks():
+        ours, plain = (f(q, k, v, mask) for f in (tiled_attention, attention))
+        assert_close(ours, plain, rtol=0, atol=20 * torch.finfo(dtype).eps)
+
+
+def test_sums_over_many_tiles_of_short_numbers_do_not_stop_growing(monkeypatch):
+    monkeypatch.setattr(tiled, "TILE", 1)
+    n, options = 1024, {"dtype": torch.bfloat16, "requires_grad": True}
+    # Equal scores: each weight is 1/2. In bfloat16 128 + 1/2 = 128.
+    q = torch.ones(1, 1, n, 1, **options)
+    k = torch.zeros(1, 1, 2, 1, **options)
+    v = torch.tensor([[[[1.0], [-1.0]]]], **options)
+    tiled_attention(q, k, v)[0].sum().backward()
+    assert v.grad.flatten().tolist() == [n / 2, n / 2]
+    assert k.grad.flatten().tolist() == [n / 2, -n / 2]
+    heads = [x.detach().mT.expand(1, n, -1, -1) for x in (q[:, :, :1], k.mT, v.mT)]
+    _, weights = tiled_attention(*heads, average=True)
+    assert weights.flatten().tolist() == [0.5, 0.5]
 
 
 @SCRIPTED
