@@ -343,6 +343,13 @@ def test_is_causal(padded, source, need_weights, kind, path):
     assert_close(ours(*inputs, is_causal=True, **options), ours(*inputs, **options))
 
 
+def test_a_hint_that_is_not_true_is_not_followed_beside_padding():
+    ours, theirs = pair()
+    options = {"attn_mask": hiding(T, S), "key_padding_mask": hiding(B, S)}
+    inputs = sources(ours, "three")
+    assert_same(ours, theirs, inputs, is_causal=True, need_weights=False, **options)
+
+
 def test_is_causal_hides_nothing_that_was_appended():
     # Here torch gives the hint to its kernel, which hides what lies at the end.
     ours, theirs = pair(add_bias_kv=True, add_zero_attn=True)
@@ -570,6 +577,10 @@ def test_sizes_that_make_no_layer(sizes):
     message = "embed_dim must be a positive multiple of num_heads; got {} and {}"
     with pytest.raises(ValueError, match=message.format(*sizes)):
         MultiheadAttention(*sizes)
+
+
+def test_the_smallest_layer():
+    assert MultiheadAttention(1, 1).head_dim == 1
 
 
 BOTH = "query, key, value must "

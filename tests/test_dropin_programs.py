@@ -408,3 +408,16 @@ def test_nested_input(layout):
     ):
         with pytest.raises(ValueError, match="nested input takes no mask and returns"):
             ours(*nested, **options)
+
+
+@NESTED
+@pytest.mark.parametrize("layout", [torch.strided, torch.jagged], ids=str)
+def test_nested_output_is_laid_out_as_the_query(layout):
+    ours, other = make(MultiheadAttention, batch_first=True), torch.jagged
+    if layout is torch.jagged:
+        other = torch.strided
+    query, key = (
+        torch.nested.as_nested_tensor([tensor(n, E) for n in (5, 2)], layout=x)
+        for x in (layout, other)
+    )
+    assert ours(query, key, key, need_weights=False)[0].layout == layout
