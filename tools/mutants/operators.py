@@ -53,6 +53,7 @@ WORDS = {
     "able",
     "hint",
     "twins",
+    "extras",
 }
 SPEAKERS = {"_say_names", "_say_square", "_shape", "_listed", "_grouped", "_titles"}
 
@@ -234,6 +235,8 @@ def _expression(node: ast.AST) -> Iterator[ast.expr | str]:
             yield NAMES[name]
         case ast.Attribute(value, name, ast.Load()) if name in NAMES:
             yield ast.Attribute(value, NAMES[name], ast.Load())
+        case ast.Tuple([ast.Constant(str()), *_]) if isinstance(parent, ast.Call):
+            pass  # x.startswith(("a", "b")) takes them in any order
         case ast.Tuple(values, ast.Load()) if isinstance(
             parent, ast.Return | ast.Assign | ast.Call | ast.keyword | ast.Subscript
         ):
