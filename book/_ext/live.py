@@ -23,7 +23,12 @@ NOTE = (
     "To move these controls, run this page in Colab or in Jupyter: they call "
     "Python, and a page has none."
 )
+NOTE_BELOW_A_WIDGET = (
+    "The controls that made this call Python, and a page has none. To move "
+    "them, run this page in Colab or in Jupyter."
+)
 LAYOUT = ("layout", "tabbable", "tooltip")  # of every widget; no use here
+REFERENCE = "IPY_MODEL_"  # how a state names another model
 MODEL_ID = re.compile(r'"model_id": ?"(\w+)"')
 
 
@@ -56,14 +61,30 @@ class Stills(SphinxPostTransform):
             if bundle.get("nb_element") != "mime_bundle" or VIEW not in forms:
                 continue
             still = forms.get("image/png") or forms.get("text/plain", [])
-            view = forms[VIEW]
-            model = models[MODEL_ID.search(view[0].astext())[1]]
-            if is_ours(model):
+            model = MODEL_ID.search(forms[VIEW][0].astext())[1]
+            drawing = drawn_by(models, model)
+            shown = [*still]
+            if drawing:
                 before, after = (raw(f"<{end}noscript>") for end in ("", "/"))
-                bundle.replace_self([*view, before, *still, after])
-            else:
-                note = nodes.paragraph("", NOTE, classes=["needs-python"])
-                bundle.replace_self([*still, note])
+                shown = [view(drawing), before, *still, after]
+            if drawing != model:
+                text = NOTE_BELOW_A_WIDGET if drawing else NOTE
+                shown += [nodes.paragraph("", text, classes=["needs-python"])]
+            bundle.replace_self(shown)
+
+
+def drawn_by(models: dict[str, dict], model: str) -> str | None:
+    """The widget of ours that this is, or that a box of controls ends with."""
+    if is_ours(models[model]):
+        return model
+    children = models[model]["state"].get("children", [])
+    last = children[-1].removeprefix(REFERENCE) if children else model
+    return last if is_ours(models[last]) else None
+
+
+def view(model: str) -> nodes.raw:
+    text = in_script({"model_id": model})
+    return raw(f'<script type="{VIEW}">{text}</script>')
 
 
 def raw(html: str) -> nodes.raw:
@@ -100,13 +121,6 @@ def give_state(
     write(app, HOST, host())
     text = in_script({"state": states})
     context["body"] += f'<script type="{STATE}">{text}</script>\n'
-
-
-LAYOUT = (
-    "layout",
-    "tabbable",
-    "tooltip",
-)  # every widget has them; none of use here
 
 
 def write_module(app: Sphinx, state: dict) -> str:
