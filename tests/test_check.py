@@ -331,7 +331,7 @@ def test_half_precision_and_other_devices_are_advice_where_they_do_no_harm():
     assert found.advice == ["constant-dtype", "constant-device"]
     assert diagnose(needs_half_care, "attention").advice == ["fill-overflows-half"]
     found = diagnose(needs_half_care, "attention", dtype=torch.float16)
-    assert found.mistakes == ["fill-overflows-half"]
+    assert (found.verdict, found.mistakes) == ("named", ["fill-overflows-half"])
 
 
 def test_every_mistake_without_a_stage_is_shown_by_a_submission():

@@ -206,7 +206,7 @@ def _verdict(found: Diagnosis, seen: _Seen, explanations: list, cases: list) -> 
         length = len(names(explanations[0].path)) if explanations else MOST + 1
         if simpler and len(names(simpler[0].path)) + 1 < length:
             explanations[:] = simpler
-            found.mistakes.append("needs-equal-sizes")
+            found.mistakes += _of_error(found.error) or ["needs-equal-sizes"]
     if not explanations:
         wrong = [case for case in cases if not _shape_fits(case)]
         found.verdict = "unknown"
