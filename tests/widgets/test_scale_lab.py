@@ -344,6 +344,17 @@ def test_nothing_for_axe_to_find(live, colours):
     assert opened.faults() == []
 
 
+def test_charts_stay_whole_where_a_theme_pads_figures(live):
+    page = live(lab()).page
+    rule = "<style>figure { padding: 7px }</style>"
+    page.evaluate(f"document.head.insertAdjacentHTML('afterbegin', '{rule}')")
+    widths = page.locator(".mha-charts svg").evaluate_all(
+        "all => all.map(e => [+e.getAttribute('width'), e.clientWidth])"
+    )
+    assert len(widths) == 3
+    assert all(drawn == shown for drawn, shown in widths)
+
+
 def test_fits_a_small_phone(live):
     torch.manual_seed(1)
     widget = ScaleLab(torch.randn(5, 128), torch.randn(48, 128), divisor="temperature")
