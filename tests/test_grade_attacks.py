@@ -27,7 +27,7 @@ ASSIGNMENT = parse(
         ],
     }
 )
-LIMITS = {"seconds": 1.0, "wall": 6.0, "cpu": 8, "memory": 1 << 28}
+LIMITS = {"seconds": 1.0, "wall": 4.0, "cpu": 8, "memory": 1 << 28}
 LINUX = sys.platform == "linux"
 pytestmark = pytest.mark.skipif(not LINUX, reason="the sandbox is Linux's")
 

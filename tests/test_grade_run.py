@@ -42,8 +42,9 @@ SUBMISSIONS = {
     "group 2/cleo.py": MERGE + MARKUP,
     "x" * 230 + ".py": SPLIT,
     "essay.pdf": "%PDF",
+    "eve.py": "import gc\n",
 }
-POINTS = dict(zip(SUBMISSIONS, (5, 5, 2, 2, 3, 0)))
+POINTS = dict(zip(SUBMISSIONS, (5, 5, 2, 2, 3, 0, 0)))
 LIMITS = {"seconds": 5.0, "wall": 20.0, "cpu": 20, "memory": 1 << 28}
 
 
@@ -97,6 +98,7 @@ def test_all_outputs(folder):
     assert "\n'=cmd|x.py," in (out / "grades.csv").read_text(), "a formula"
     assert marks["ada.py"]["merge_heads"] == "2" and marks["ada.py"]["out_of"] == "5"
     assert "a notebook (.ipynb) or a .py file" in marks["essay.pdf"]["problem"]
+    assert marks["eve.py"]["look at"] == "cell 1, line 1: gc"
 
     students = out / "grades" / "students"
     pages = sorted(path for path in students.rglob("*") if path.is_file())
@@ -104,9 +106,9 @@ def test_all_outputs(folder):
     ben = json.loads((students / "group 1" / "ben é.py.json").read_text())
     assert ben["points"] == 2.0 and ben["questions"][0]["points"] == 2.0
 
-    assert counts["submissions"] == 6 and counts["full_marks"] == 2
-    assert counts["histogram"][-1] == 2 and counts["histogram"][0] == 1
-    assert counts["mean"] == pytest.approx(17 / 6, abs=0.01)
+    assert counts["submissions"] == 7 and counts["full_marks"] == 2
+    assert counts["histogram"][-1] == 2 and counts["histogram"][0] == 2
+    assert counts["mean"] == pytest.approx(17 / 7, abs=0.01)
     summary = json.loads((out / "grades" / "summary.json").read_text())
     assert summary["verdicts"]["merge_heads"]["right"] == 4
     unmatched = (out / "grades" / "unmatched.json").read_text()
@@ -163,6 +165,22 @@ def test_a_second_run_grades_what_is_new_or_changed_alone(folder):
 
 
 @linux
+def test_a_judge_that_fails_stops_nobody(folder, monkeypatch):
+    def broken(task, probes, outcomes):
+        if task == "split_heads":
+            raise ZeroDivisionError("in the judge")
+        return original(task, probes, outcomes)
+
+    original = judge.judge
+    monkeypatch.setattr("mha_lib.grade.judge.judge", broken)
+    counts = new_run(folder)()
+    assert counts["verdicts"]["split_heads"] == {"failed": 7}
+    assert counts["verdicts"]["merge_heads"]["right"] == 4
+    page = (folder.parent / "out" / "grades" / "students" / "ada.py.html").read_text()
+    assert "in the judge" in page
+
+
+@linux
 def test_a_run_that_is_killed_goes_on(tmp_path):
     folder = tmp_path / "in"
     folder.mkdir()
@@ -207,27 +225,11 @@ def processes(text: str) -> list[str]:
 
 
 @linux
-def test_a_judge_that_fails_stops_nobody(folder, monkeypatch):
-    def broken(task, probes, outcomes):
-        if task == "split_heads":
-            raise ZeroDivisionError("in the judge")
-        return original(task, probes, outcomes)
-
-    original = judge.judge
-    monkeypatch.setattr("mha_lib.grade.judge.judge", broken)
-    counts = new_run(folder)()
-    assert counts["verdicts"]["split_heads"] == {"failed": 6}
-    assert counts["verdicts"]["merge_heads"]["right"] == 4
-    page = (folder.parent / "out" / "grades" / "students" / "ada.py.html").read_text()
-    assert "in the judge" in page
-
-
-@linux
 @pytest.mark.parametrize("engine", ["dask", "ray"])
 def test_engines_elsewhere(engine, folder):
     pytest.importorskip({"dask": "distributed"}.get(engine, engine))
     counts = new_run(folder, engine=engine, workers=1)()
-    assert counts["submissions"] == 6 and counts["full_marks"] == 2
+    assert counts["submissions"] == 7 and counts["full_marks"] == 2
 
 
 def test_an_engine_does_everything_once_and_does_not_run_ahead():
@@ -386,6 +388,13 @@ def test_names_of_submissions(folder, tmp_path):
         submissions([folder / "ada.py", folder / "ada.py"])
     with pytest.raises(ValueError, match="required; got .*nowhere"):
         submissions([tmp_path / "nowhere"])
+
+
+@linux
+def test_outputs_among_the_submissions_are_none(folder):
+    for _ in range(2):
+        counts = new_run(folder, output=folder / "grades.csv")()
+        assert counts["submissions"] == len(SUBMISSIONS)
 
 
 def test_mistakes_on_the_command_line_are_explained(tmp_path):

@@ -14,7 +14,7 @@ from mha_lib.grade.assignments import Assignment
 __all__ = ["page", "question", "row", "summary", "summary_page"]
 
 BINS = 10
-KEPT = ("submission", "digest", "points", "out_of", "problem")
+KEPT = ("submission", "digest", "points", "out_of", "problem", "mentions")
 STYLE = """
 :root { color-scheme: light dark }
 body { font: 1rem/1.5 system-ui, sans-serif; max-width: 50rem; margin: 2rem auto;

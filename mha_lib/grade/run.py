@@ -77,7 +77,11 @@ class Run:
 
     def __call__(self, progress: Callable = lambda items, total: items) -> dict:
         """Grade what is not graded yet; returns the summary of all."""
-        files = submissions(self.places)
+        files = {
+            name: path
+            for name, path in submissions(self.places).items()
+            if path != self.output and not path.is_relative_to(self.place)
+        }
         text = json.dumps(self.assignment.to_dict(), sort_keys=True)
         version = sha256(text.encode()).hexdigest()
         seed = secrets.randbits(60) if self.seed is None else self.seed
@@ -162,11 +166,13 @@ def _csv(rows: list[dict], assignment: Assignment) -> str:
     names = [question.name for question in assignment.questions]
     lines = io.StringIO()
     table = csv.writer(lines, lineterminator="\n")
-    table.writerow(["submission", "points", "out_of", *names, "mistakes", "problem"])
+    ends = ["mistakes", "problem", "look at"]
+    table.writerow(["submission", "points", "out_of", *names, *ends])
     for row in rows:
         marks = [f"{row['by_question'][name]:g}" for name in names]
         points = [f"{row['points']:g}", f"{row['out_of']:g}"]
-        ends = "; ".join(row["mistakes"]), row["problem"]
+        texts = row["mistakes"], [row["problem"]], row["mentions"]
+        ends = map("; ".join, texts)
         line = [row["submission"], *points, *marks, *ends]
         table.writerow(["'" * text.startswith(FORMULA) + text for text in line])
     return lines.getvalue()

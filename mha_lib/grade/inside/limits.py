@@ -133,12 +133,12 @@ def become(user: int, may_read: bool) -> None:
     There that user may read all files, if ``may_read``: Landlock then says which.
     """
     os.setgroups([])
-    os.setresgid(user, user, user)
+    os.setgid(user)
     if not LINUX:
-        os.setresuid(user, user, user)
+        os.setuid(user)
         return
     prctl(SET_KEEPCAPS, 1, 0, 0, 0)
-    os.setresuid(user, user, user)
+    os.setuid(user)
     kept = 0
     if not os.access(os.__file__, os.R_OK):
         if not may_read:

@@ -73,8 +73,13 @@ def imports() -> None:
     for device in ("cpu", "meta"):  # which import a lot at their first operation
         x = torch.ones(2, 2, device=device)
         torch.softmax((x @ x).masked_fill(x > 0, 1.0), -1)
-    ours = Path(__file__).resolve().parents[3]
-    sys.path[:] = [p for p in sys.path if p and Path(p).resolve() != ours]
+    ours = Path(__file__).resolve().parents[2]
+    places = {path: Path(path).resolve() for path in sys.path if path}
+    sys.path[:] = [
+        path
+        for path, place in places.items()
+        if place != ours.parent and not place.is_relative_to(ours)
+    ]
     for name in [name for name in sys.modules if "mha_lib" in name]:
         del sys.modules[name]  # of an editable installation
     sys.meta_path[:] = [f for f in sys.meta_path
