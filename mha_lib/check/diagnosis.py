@@ -200,10 +200,11 @@ def _verdict(found: Diagnosis, seen: _Seen, explanations: list, cases: list) -> 
         found.verdict, found.mistakes = "named", ["dropout-in-eval"]
         found.evidence.append("Two calls with the same input gave different answers.")
         return
-    if failing and (not explanations or len(names(explanations[0].path)) > 1):
+    whole = bool(explanations) and explanations[0].masks
+    length = len(names(explanations[0].path)) if whole else MOST + 1
+    if failing and length > 1:
         answered = [case for case in cases if case.output is not None]
         simpler = explain(seen.task, answered)
-        length = len(names(explanations[0].path)) if explanations else MOST + 1
         if simpler and len(names(simpler[0].path)) + 1 < length:
             explanations[:] = simpler
             found.mistakes += _of_error(found.error) or ["needs-equal-sizes"]
