@@ -207,7 +207,7 @@ export function numbers(ui, title, content) {
     "details",
     { class: "mha-numbers", ontoggle: () => ui.redraw() },
     h("summary", {}, title),
-    h("div", { class: "mha-scroll", tabindex: "0", role: "region", "aria-label": title }, table),
+    h("div", { class: "mha-scroll", tabindex: "0", role: "group", "aria-label": title }, table),
   );
   let drawn = null;
   ui.follow(() => {

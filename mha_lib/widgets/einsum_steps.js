@@ -236,7 +236,7 @@ export default widget("Einsum steps", (ui) => {
   const terms = h("ol", { class: "mha-es-terms", "aria-label": "products of this cell" });
   const line = readout();
   const order = h("p", { class: "mha-es-words" });
-  const code = h("pre", { class: "mha-es-code", tabindex: "0", role: "region", "aria-label": "the same as loops" });
+  const code = h("pre", { class: "mha-es-code", tabindex: "0", role: "group", "aria-label": "the same as loops" });
   const board = h("div", {}, words, letters, tensors, formula, stepper, terms, line, order,
     h("div", { class: "mha-es-block" }, "the same as loops in Python"), code);
 

@@ -315,8 +315,8 @@ export default widget("Mask painter", (ui) => {
   // The same mask elsewhere.
   const facts = h("p", { class: "mha-form", "aria-live": "polite" });
   const meaning = h("p");
-  const given = h("pre", { tabindex: "0", role: "region", "aria-label": "what the framework is given" });
-  const code = h("pre", { tabindex: "0", role: "region", "aria-label": "code" });
+  const given = h("pre", { tabindex: "0", role: "group", "aria-label": "what the framework is given" });
+  const code = h("pre", { tabindex: "0", role: "group", "aria-label": "code" });
   const copied = readout();
   const copy = button("Copy the code", async () => {
     const taken = await (navigator.clipboard?.writeText(code.textContent) ?? Promise.reject())

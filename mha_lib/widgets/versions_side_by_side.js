@@ -588,7 +588,7 @@ export default widget("Versions side by side", (ui) => {
     });
     return h("div", { class: "mha-version" },
       choice(ui, { label: trait, trait, options: Object.keys(STYLES).map((x) => [x, x]) }),
-      h("pre", { tabindex: "0", role: "region", "aria-label": `code of the ${trait} style` }, code), wrong, shape, one,
+      h("pre", { tabindex: "0", role: "group", "aria-label": `code of the ${trait} style` }, code), wrong, shape, one,
       picture(ui, trait, () => ({ step: pair()[trait], at: cursor(), largest: pair().largest }), go));
   };
 

@@ -29,15 +29,15 @@ def chromium():
 
 
 class Live(Visit):
-    """One widget, alive in a page of its own on file://."""
+    """A widget, alive in a page of its own on file://; more may stand below it."""
 
-    def __init__(self, browser, widget, folder, **context):
+    def __init__(self, browser, widgets, folder, **context):
         file = folder / "page.html"
-        file.write_text(to_html(widget, title="Test"), encoding="utf-8")
+        file.write_text(to_html(*widgets, title="Test"), encoding="utf-8")
         super().__init__(browser, file.as_uri(), file.as_uri(), **context)
         self.page.set_default_timeout(5000)  # milliseconds
         self.page.wait_for_selector("html[data-widgets=ready]")
-        self.root_element = self.page.locator(".mha")
+        self.root_element = self.page.locator(".mha").first
         self.settle()
 
     def settle(self):
@@ -89,8 +89,8 @@ def live(chromium, tmp_path):
     """Open a widget: live(widget, color_scheme="dark", viewport={...})."""
     visits = []
 
-    def open_widget(widget, **context):
-        visits.append(Live(chromium, widget, tmp_path, **context))
+    def open_widget(*widgets, **context):
+        visits.append(Live(chromium, widgets, tmp_path, **context))
         return visits[-1]
 
     yield open_widget

@@ -477,6 +477,14 @@ def test_nothing_for_axe_to_find(live, colours):
     assert opened.faults() == []
 
 
+def test_two_on_one_page_are_told_apart(live):
+    opened = live(painter(), painter())
+    for summary in opened.page.locator("summary").all():
+        summary.click()
+    assert opened.count("details[open]") == 4
+    assert opened.faults() == []
+
+
 def test_fits_a_small_phone(live):
     widget = MaskPainter(16)
     widget.framework = "hugging_face_4d"
