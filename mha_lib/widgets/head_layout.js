@@ -562,7 +562,7 @@ function column(ui, trait, title, followed) {
   const code = h("code", {});
   const verdict = h("p", { class: "mha-verdict" });
   const list = h("ol", { class: "mha-steps" });
-  const node = h("section", { "aria-label": title }, h("div", { class: "mha-head" }, h("p", {}, code), verdict), list);
+  const node = h("div", { class: "mha-column", role: "group", "aria-label": title }, h("div", { class: "mha-head" }, h("p", {}, code), verdict), list);
   let cards = [];
   let known = "";
   ui.follow(() => {

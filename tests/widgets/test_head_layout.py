@@ -281,7 +281,7 @@ def live(live, monkeypatch):
 
 
 def column(opened, which=0):
-    return opened.root_element.locator("section").nth(which)
+    return opened.root_element.locator(".mha-column").nth(which)
 
 
 def contents(opened, which=0):
