@@ -124,7 +124,7 @@ def test_links_lead_to_the_same_place(link, moved):
 
 
 def test_the_rubric_has_a_row_for_each_thing_that_is_worth_points():
-    properties = {"right_without_mask": 2, "inputs_unchanged": 0.5}
+    properties = {"inputs_unchanged": 0.5, "right_without_mask": 2}
     parts = {"name": "mha", "task": "mha", "properties": properties}
     spec = SPEC | {"questions": [QUESTION, parts]}
     source = source_of(

@@ -91,7 +91,7 @@ def rubric(assignment: Assignment) -> str:
     for question in assignment.questions:
         name, title = f"`{question.name}`", TASKS[question.task].title
         parts = question.properties or {"right": question.points}
-        for part, points in parts.items():
+        for part, points in sorted(parts.items(), key=lambda pair: -pair[1]):
             words = "" if part == "right" else f": {part.replace('_', ' ')}"
             rows.append(f"| {name} | {title}{words} | {points:g} |")
     return "\n".join([*rows, f"| all | | {assignment.points:g} |", ""])

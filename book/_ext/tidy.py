@@ -50,6 +50,10 @@ REPAIRS = (
     ),
     (re.compile(r'<th class="head">\s*(<p>\s*</p>)?\s*</th>'), "<td></td>"),
     (re.compile(r' role="doc-biblioentry"'), ""),
+    (
+        re.compile(r'<summary>(?=<span class="toctree-toggle")'),
+        '<summary aria-label="Pages of this part">',
+    ),
     (re.compile(r'<div role="list" class="citation-list">'), "<div>"),
 )
 
