@@ -62,7 +62,7 @@ def test_a_solution_becomes_a_blank_at_its_indent():
         ("w = [1, 2]  # SOLUTION", "w = ..."),
         ("    a, b = x == 2, 3  # SOLUTION", "    a, b = ..."),
         ("named['x'] = 1", "named['x'] = 1"),
-        ("x = 1  # the SOLUTION follows", "x = 1  # the SOLUTION follows"),
+        ('print("# SOLUTION", x)', 'print("# SOLUTION", x)'),
     ],
 )
 def test_a_value_becomes_a_blank(line, blank):
@@ -121,6 +121,16 @@ def test_what_a_student_gets():
 def test_links_lead_to_the_same_place(link, moved):
     (cell,) = assignments.student(source_of(markdown(f"[x]({link})"))).cells
     assert cell.source == f"[x]({moved})"
+
+
+@pytest.mark.parametrize("fmt", ["md:myst", "py:percent"])
+def test_the_points_survive_as_text(tmp_path, fmt):
+    there, text, back = (tmp_path / name for name in ("a.ipynb", "a.txt", "b.ipynb"))
+    notebook.write(source_of(markdown("# Assignment 9"), mha_assignment=SPEC), there)
+    notebook.to_text(there, text, fmt)
+    notebook.from_text(text, back, fmt)
+    assert notebook.read(back).metadata == notebook.read(there).metadata
+    assert notebook.read(back).metadata[KEY] == SPEC
 
 
 def test_the_rubric_has_a_row_for_each_thing_that_is_worth_points():

@@ -386,6 +386,13 @@ def test_the_report_gives_symptom_cause_section_source_and_a_counterexample():
     assert ((rows - total).abs() < 0.006).any()
 
 
+@pytest.mark.parametrize("task", ["causal_mask", "padding_mask"])
+def test_a_headline_is_good_english(task):
+    headline, *_ = repr(check(lambda *sizes: None, task)).splitlines()
+    words = task.replace("_", " ")
+    assert headline == f"Your {words} gave no answer that could be compared."
+
+
 def test_a_report_is_the_same_for_the_same_seed():
     first, second = (check(forgot_to_scale, "attention", seed=5) for _ in range(2))
     assert repr(first) == repr(second)

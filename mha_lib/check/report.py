@@ -94,6 +94,8 @@ class Report:
         d = self.diagnosis
         count = len(d.candidates or d.mistakes)
         title = self.task.title
+        if d.verdict != "right":
+            title = title.removeprefix("the ")  # "your causal mask"
         lines = [(0, HEADLINES[d.verdict].format(title=title, count=count), None)]
         if d.error is not None and d.verdict != "right":
             lines += [(1, d.error, None), (1, "Required: " + self.task.signature, None)]
