@@ -48,7 +48,10 @@ REPAIRS = (
         '<div class="bd-sidebar-primary bd-sidebar" role="navigation" '
         'aria-label="Book">',
     ),
-    (re.compile(r'<th class="head">\s*(<p>\s*</p>)?\s*</th>'), "<td></td>"),
+    (
+        re.compile(r'<th class="head[^"]*">\s*(<p>\s*</p>)?\s*</th>'),
+        "<td></td>",
+    ),
     (re.compile(r' role="doc-biblioentry"'), ""),
     (
         re.compile(r'<summary>(?=<span class="toctree-toggle")'),
