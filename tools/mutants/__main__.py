@@ -1,8 +1,8 @@
 """Put small faults into the library, one at a time, and see whether the tests notice.
 
     python -m tools.mutants                    # all; goes on where it was stopped
-    python -m tools.mutants --fresh            # all, from the start
-    python -m tools.mutants attention masks    # these modules only
+    python -m tools.mutants --fresh            # from the start
+    python -m tools.mutants attention convert  # these modules only
     python -m tools.mutants --show "attention.attention: q * scale → q / scale"
 
 A full run writes `tools/mutants/result.json`, from which the README quotes. A survivor
@@ -37,8 +37,9 @@ from tools.mutants.trial import Fork, Tests, collected, in_forks
 MODULES = (
     *("attention", "tiled", "masks", "layouts", "_inputs"),
     *("per_head", "batched", "fused", "einsum", "builtin", "split_concat"),
-    *("dropin", "convert", "checkpoints", "_kinds"),
+    "dropin",
 )
+TABLES = ("convert", "checkpoints", "_kinds")  # they move weights; tried if named
 TESTS = (
     *("attention", "layouts", "masks", "styles", "tiled", "dropin"),
     *("dropin_programs", "convert", "checkpoints", "properties"),
@@ -62,7 +63,7 @@ def digest(*texts: str) -> str:
 
 def sources() -> str:
     """What the stored result belongs to: the text of every module."""
-    return digest(*map(source, MODULES))
+    return digest(*map(source, MODULES + TABLES))
 
 
 def faults(modules: list[str]) -> list[Mutant]:
@@ -180,7 +181,8 @@ def show(fault: Mutant, test: str | None) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("modules", nargs="*", metavar="module", help=", ".join(MODULES))
+    known = ", ".join(MODULES + TABLES)
+    parser.add_argument("modules", nargs="*", metavar="module", help=known)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--fresh", action="store_true", help="forget earlier runs")
     parser.add_argument("--show", metavar="KEY", help="print one fault and try it")

@@ -6,6 +6,10 @@ names nothing any more.
 
 EQUIVALENT: dict[str, tuple[str, ...]] = {
     "what is asked of one operand is the same for the others": (
+        "dropin.MultiheadAttention.forward: query → key #6",
+        "dropin.MultiheadAttention.forward: k → v #4",
+        "dropin.MultiheadAttention.forward: v → k #4",
+        "dropin.MultiheadAttention._check: q → k",
         "tiled.tiled_attention: _worth_tiling(q, k, v, bias) → "
         "_worth_tiling(k, q, v, bias)",
         "tiled.tiled_attention: _worth_tiling(q, k, v, bias) → "
@@ -28,6 +32,27 @@ EQUIVALENT: dict[str, tuple[str, ...]] = {
         "tiled._Tiled.backward: v → k #4",
         "split_concat.SplitConcatMHA.forward: key → value #2",
         "dropin.MultiheadAttention.forward: q → k #4",
+    ),
+    "no dropout is asked for twice: by its probability and by training=False": (
+        "builtin.BuiltinMHA._weights_before_dropout: 0.0 → 1.0",
+        "builtin.BuiltinMHA._weights_before_dropout: False → True #2",
+        "builtin.BuiltinMHA._weights_before_dropout: "
+        "out_proj_weight=self.mha.out_proj.weight, "
+        "out_proj_bias=self.mha.out_proj.bias, … → "
+        "out_proj_weight=self.mha.out_proj.weight, "
+        "out_proj_bias=self.mha.out_proj.bias, …",
+    ),
+    "it says what torch takes unasked": (
+        "builtin.BuiltinMHA._weights_before_dropout: training=False, "
+        "attn_mask=hidden, need_weights=True, average_attn_weights=False) → "
+        "training=False, attn_mask=hidden, average_attn_weights=False)",
+    ),
+    "an empty tensor that is thrown away": (
+        "dropin.MultiheadAttention.__init__.parameter: 0 → 1",
+    ),
+    "with no mask there is no empty row, and a bias of zero changes nothing": (
+        "dropin.MultiheadAttention.forward: "
+        "self.torch_empty_rows and mask is not None → self.torch_empty_rows",
     ),
     "under this condition the two are one object": (
         "fused.FusedMHA._project: query → key #2",
