@@ -7,11 +7,10 @@ import threading
 import nbformat
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import sync_playwright
 
 import mha_lib.widgets
 from mha_lib.widgets.base import VIEW, Widget
-from tests.browser import Visit, launch
+from tests.browser import Visit
 from tools import book
 
 PHONE = {"width": 360, "height": 740}
@@ -28,14 +27,6 @@ DISTORTED = """() => [...document.querySelectorAll('article img')]
     .filter(e => Math.abs(e.naturalWidth / e.naturalHeight
         - e.clientWidth / e.clientHeight) > 0.05 * e.naturalWidth / e.naturalHeight)
     .map(e => e.alt)"""
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    with sync_playwright() as playwright:
-        browser = launch(playwright)
-        yield browser
-        browser.close()
 
 
 class QuietHandler(http.server.SimpleHTTPRequestHandler):

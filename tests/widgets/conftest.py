@@ -4,10 +4,9 @@ import os
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import sync_playwright
 
 from mha_lib.widgets import to_html
-from tests.browser import Visit, launch
+from tests.browser import Visit
 
 WITHOUT_BROWSER = "WIDGETS_WITHOUT_BROWSER"  # set: only what tests Python
 
@@ -18,14 +17,6 @@ def pytest_collection_modifyitems(config, items):
         left_out = [x for x in items if "chromium" in getattr(x, "fixturenames", ())]
         items[:] = [x for x in items if x not in left_out]
         config.hook.pytest_deselected(items=left_out)
-
-
-@pytest.fixture(scope="session")
-def chromium():
-    with sync_playwright() as playwright:
-        browser = launch(playwright)
-        yield browser
-        browser.close()
 
 
 class Live(Visit):
