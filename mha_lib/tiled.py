@@ -1,5 +1,6 @@
 """The same attention in tiles: no map larger than the processor's cache is in use."""
 
+import math
 from collections.abc import Iterator
 
 import torch
@@ -112,13 +113,21 @@ class _Weights:
     ) -> None:
         self.shape = (*q.shape[:-1], k.shape[-2])  # (B, H, T, S)
         self.q, self.keys = q, k.mT
-        self.bias = None if bias is None else bias.expand(self.shape)
-        self.hidden = self.seen = None
+        self.hidden = self.empty = self.seen = None
+        added = bias
         if mask is not None:
-            self.hidden = (~mask).expand(self.shape)
+            # Adding −inf is several times cheaper than filling, and does the same
+            # unless a hidden score is itself inf or NaN.
+            added = q.new_zeros(1) if bias is None else bias
+            added = added.masked_fill(~mask, -math.inf)
+            if not _finite_products(q, k):
+                self.hidden = (~mask).expand(self.shape)
+            empty = (added.amax(-1) == -math.inf) & ~mask.all(-1)
+            if empty.any():
+                self.empty = empty.expand(self.shape[:-1])
             mask = mask.reshape(-1, *mask.shape[-2:])
             self.seen = mask.any(0).expand(self.shape[-2:])  # (T, S): by any head
-        self.lowest = torch.finfo(q.dtype).min
+        self.added = None if added is None else added.expand(self.shape)
         self.scratch = q.new_empty(0)
 
     def tiles(self) -> Iterator[tuple[int, slice, slice, slice]]:
@@ -144,15 +153,20 @@ class _Weights:
         if out is None:  # one piece of memory then serves all tiles
             out = self.scratch.resize_(*q.shape[:-1], keys.shape[-1])
         torch.bmm(q, keys, out=out)
-        if self.bias is not None:
-            out += self.bias[index]
         if self.hidden is not None:
-            hidden = self.hidden[index]
-            out.masked_fill_(hidden, self.lowest)
+            out.masked_fill_(self.hidden[index], 0.0)
+        if self.added is not None:
+            out += self.added[index]
         torch.softmax(out, -1, out=out)
-        if self.hidden is not None:
-            out.masked_fill_(hidden, 0.0)
+        if self.empty is not None:
+            out[self.empty[index[:-1]]] = 0.0
         return out
+
+
+def _finite_products(q: Tensor, k: Tensor) -> bool:
+    """Whether no product of a query and a key can be inf or NaN."""
+    q_max, k_max = (float(x.abs().amax()) for x in (q, k))
+    return q.shape[-1] * q_max * k_max < torch.finfo(q.dtype).max
 
 
 class _Tiled(torch.autograd.Function):
@@ -162,22 +176,27 @@ class _Tiled(torch.autograd.Function):
         B, H, T, S = computed.shape
         context = _heads_last(q, T, v.shape[-1], q.dtype)
         if average:
-            weights = q.new_zeros(B, T, S, dtype=_accumulator(q.dtype))
-        elif mask is None:
-            weights = q.new_empty(B, H, T, S)
+            weights = q.new_empty(B, T, S, dtype=_accumulator(q.dtype))
         else:
-            weights = q.new_zeros(B, H, T, S)  # what no tile visits is hidden
+            weights = q.new_empty(B, H, T, S)
         for index in computed.tiles():
             b, heads, rows, columns = index
+            hidden = slice(columns.stop, None)  # from all of these rows
             if average:
                 tile = computed.tile(index)
-                total = tile[0] if len(tile) == 1 else tile.sum(0)
-                weights[b, rows, columns].add_(total)
-            elif mask is None:
+                sums = weights[b, rows, columns]
+                if heads.start == 0:
+                    torch.sum(tile, 0, out=sums)
+                    weights[b, rows, hidden] = 0.0
+                else:
+                    one = len(tile) == 1
+                    sums.add_(tile[0] if one else tile.sum(0, dtype=sums.dtype))
+            elif columns.stop == S:
                 tile = computed.tile(index, out=weights[index])
             else:
                 tile = computed.tile(index)
                 weights[index] = tile
+                weights[b, heads, rows, hidden] = 0.0
             context[b, heads, rows] = tile @ v[b, heads, columns]
         if average:
             weights = weights.div_(H).to(q.dtype)

@@ -136,6 +136,15 @@ def test_output_weights_and_gradients(options, calls, path):
         assert_same(ours, theirs, inputs, note=call, **chosen)
 
 
+@pytest.mark.parametrize("same", ["query, key", "query, value"])
+def test_two_of_the_three_may_be_one_tensor(same):
+    ours, theirs = pair()
+    shape, options = (T, B, H * D), {"dtype": torch.float64, "requires_grad": True}
+    x, y = (torch.randn(shape, **options) for _ in range(2))
+    inputs = (x, x, y) if same == "query, key" else (x, y, x)
+    assert_same(ours, theirs, inputs)
+
+
 @pytest.mark.parametrize("batch_first", [False, True])
 @pytest.mark.parametrize("need_weights", [False, True])
 def test_the_output_can_be_viewed(need_weights, batch_first):

@@ -84,6 +84,63 @@ def test_same_results_and_gradients_as_the_formula(tile, calls, average, biased)
         assert len(calls) == count
 
 
+@pytest.mark.parametrize("average", [False, True], ids=["each", "mean"])
+@pytest.mark.parametrize("kind", ["NaN", "inf", "product", "bias"])
+def test_what_is_hidden_may_be_anything(tile, calls, kind, average):
+    q, k, v = operands(torch.float32, requires_grad=False)
+    bias = torch.zeros(T, S)
+    mask = masked = causal_mask(T, S)
+    if kind in ("NaN", "inf"):
+        k[..., 1, :] = float(kind)
+        mask = masked.clone()
+        mask[:, 1] = False
+    elif kind == "product":  # finite factors, an infinite score
+        q, k = q.abs(), k.abs()
+        q[..., -1, :], k[..., 2, :] = 1e30, 1e10
+        mask = masked.clone()
+        mask[:, 2] = False
+    else:  # the first row sees −inf alone and is empty; what it may not see is NaN
+        bias[~masked], bias[0, 0] = float("nan"), float("-inf")
+    context, weights = attention(q, k, v, mask, bias=bias)
+    assert weights.isfinite().all()
+    plain = (context, weights.mean(1) if average else weights)
+    assert_close(tiled_attention(q, k, v, mask, bias=bias, average=average), plain)
+    assert calls
+
+
+def test_biases_of_minus_infinity_are_no_mask(tile, calls):
+    q, k, v = operands(requires_grad=False)
+    bias, mask = torch.zeros(T, S).double(), causal_mask(T, S)
+    mask[1], bias[1] = True, float("-inf")
+    ours, plain = (f(q, k, v, mask, bias=bias) for f in (tiled_attention, attention))
+    assert plain[0][:, :, 1].isnan().all()
+    assert_close(ours, plain, equal_nan=True)
+    assert calls
+
+
+def test_a_score_is_finite_where_no_sum_of_products_can_overflow():
+    largest = torch.finfo(torch.float32).max
+    q, k = torch.ones(2, 8), torch.ones(3, 8)
+    for x, y, finite in (
+        (largest / 9, 1, True),
+        (largest / 7, 1, False),  # 8 such products
+        (1, -largest / 7, False),
+        (-largest / 7, 1, False),
+        (float("nan"), 1, False),
+    ):
+        assert tiled._finite_products(q * x, k * y) is finite
+
+
+def test_two_heads_and_two_heads_in_a_tile(monkeypatch):
+    monkeypatch.setattr(tiled, "TILE", 2 * T * S)
+    torch.manual_seed(5)
+    q, k, v = (torch.randn(B, 4, n, D, dtype=torch.bfloat16) for n in (T, S, S))
+    _, each = tiled_attention(q, k, v)
+    _, mean = tiled_attention(q, k, v, average=True)
+    # In float32 the sum of four such numbers is exact: it is rounded once.
+    assert_close(mean, each.float().mean(1).bfloat16(), rtol=0, atol=0)
+
+
 def test_more_queries_than_keys(tile):
     q, k, v = operands()
     for mask in (None, causal_mask(S, T)):
