@@ -1,11 +1,13 @@
 """The tool that puts faults into the library: its rules, and some faults tried."""
 
+import json
 import subprocess
 import sys
 
 import pytest
 
 from tools.book import ROOT
+from tools.mutants.__main__ import RESULT, SENTENCE
 from tools.mutants.operators import mutants
 
 MODULE = '''
@@ -52,6 +54,13 @@ def test_arithmetic_is_changed_and_words_are_not():
     assert [fault.change for fault in faults] == CHANGES
     assert all("is no arithmetic" in fault.text for fault in faults)
     assert {fault.where for fault in faults[4:]} == {"f"}
+
+
+def test_the_readme_says_what_the_stored_run_found():
+    stored = json.loads(RESULT.read_text(encoding="utf-8"))
+    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    assert SENTENCE.format(**stored) in readme
+    assert f"{stored['equivalent']} more change no result" in readme
 
 
 def test_keys_do_not_depend_on_lines():

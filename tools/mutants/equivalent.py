@@ -10,6 +10,9 @@ EQUIVALENT: dict[str, tuple[str, ...]] = {
         "dropin.MultiheadAttention.forward: k → v #4",
         "dropin.MultiheadAttention.forward: v → k #4",
         "dropin.MultiheadAttention._check: q → k",
+        "dropin.MultiheadAttention._check: q → k #4",
+        "dropin.MultiheadAttention._check: k → v #4",
+        "dropin.MultiheadAttention._project: 0 → 1",
         "tiled.tiled_attention: _worth_tiling(q, k, v, bias) → "
         "_worth_tiling(k, q, v, bias)",
         "tiled.tiled_attention: _worth_tiling(q, k, v, bias) → "
@@ -18,7 +21,9 @@ EQUIVALENT: dict[str, tuple[str, ...]] = {
         "tiled._worth_tiling: k → v",
         "tiled._worth_tiling: (q, k, v) → (k, q, v)",
         "tiled._worth_tiling: (q, k, v) → (q, v, k)",
+        "tiled._Weights.__init__: _finite_products(q, k) → _finite_products(k, q)",
         "tiled._Weights.__init__: q → k #3",
+        "tiled._Weights.__init__: q → k #5",
         "_inputs.resolve_inputs: 0 → 1 #2",
         "_inputs.resolve_inputs: query → key #3",
         "builtin.BuiltinMHA.forward: key → value #3",
@@ -55,6 +60,8 @@ EQUIVALENT: dict[str, tuple[str, ...]] = {
         "self.torch_empty_rows and mask is not None → self.torch_empty_rows",
     ),
     "under this condition the two are one object": (
+        "dropin.MultiheadAttention._project: key → value #2",
+        "dropin.MultiheadAttention._project: query → key #3",
         "fused.FusedMHA._project: query → key #2",
         "fused.FusedMHA._project: key → value",
     ),
@@ -88,7 +95,9 @@ EQUIVALENT: dict[str, tuple[str, ...]] = {
         "tiled._Weights.tiles: T if self.seen is None else MASKED_ROWS → "
         "MASKED_ROWS if self.seen is None else T",
         "tiled._Tiled.forward: 1 → 0",
-        "tiled._Tiled.forward: mask is None → mask is not None #2",
+        "tiled._finite_products: * k_max < torch.finfo(q.dtype).max → * k_max <= "
+        "torch.finfo(q.dtype).max",
+        "dropin.MultiheadAttention._project: joint is not None → joint is None",
         "dropin.MultiheadAttention.forward: 0 → 1 #14",
     ),
     "the weights do not depend on the values": (
@@ -101,9 +110,13 @@ EQUIVALENT: dict[str, tuple[str, ...]] = {
         "masks.padding_mask: int(lengths.max()) → lengths.max()",
         "masks.padding_mask: int(lengths.min()) → lengths.min()",
         "tiled._Weights.tiles: int(keys[-1]) → keys[-1]",
+        "tiled._finite_products: float(x.abs().amax()) → x.abs().amax()",
     ),
     "a mask beside itself is itself": ("masks.combine_masks: 1 → 0",),
-    "zip stops after three": ("fused.FusedMHA._project: 3 → 4 #3",),
+    "zip stops after three": (
+        "fused.FusedMHA._project: 3 → 4 #3",
+        "dropin.MultiheadAttention._project: 3 → 4 #4",
+    ),
     "autograd brings a gradient to the dtype of its input": (
         "tiled._Tiled.backward: grad_k.to(k.dtype) → grad_k",
         "tiled._Tiled.backward: grad_v.to(v.dtype) → grad_v",
@@ -120,5 +133,13 @@ EQUIVALENT: dict[str, tuple[str, ...]] = {
     ),
     "the softmax does not see what is added to all scores of a query": (
         "dropin.MultiheadAttention.forward: q.new_zeros → q.new_ones",
+        "tiled._Weights.__init__: q.new_zeros → q.new_ones",
+    ),
+    "−inf is added to whatever stood there": ("tiled._Weights.tile: 0.0 → 1.0",),
+    "one tensor in all three places has one width, so the projections are joint": (
+        "dropin.MultiheadAttention._project: joint is not None and query is key and "
+        "(key is value) → query is key and key is value",
+        "dropin.MultiheadAttention._load_from_state_dict: self.in_proj_weight is not "
+        "None and joint not in state_dict → joint not in state_dict",
     ),
 }

@@ -246,8 +246,8 @@ MISTAKES: dict[str, dict[str, Row]] = {
         ),
         "−1e9 in the tiles": (
             "tiled",
-            "self.lowest = torch.finfo(q.dtype).min",
-            "self.lowest = -1e9",
+            "added.masked_fill(~mask, -math.inf)",
+            "added.masked_fill(~mask, -1e9)",
         ),
     },
     "mask meaning": {
