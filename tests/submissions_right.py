@@ -391,6 +391,119 @@ def functional(query, key, value, weights, num_heads, mask=None):
     return F.linear(context.transpose(1, 2).flatten(2), *F_["o"])
 
 
+@right("mha")
+class FusedThatReturnsItsMap(FusedHeadByHead):
+    """The map belongs to the output: it was made with the same order of the rows."""
+
+    def forward(self, query, key, value, mask=None):
+        shape = (self.n_heads, 3, -1)
+        q, k, v = (
+            self.qkv(x).unflatten(-1, shape)[..., i, :].transpose(1, 2)
+            for i, x in enumerate((query, key, value))
+        )
+        s = q @ k.mT / math.sqrt(self.head_dim)
+        if mask is not None:
+            s = s.masked_fill(~mask[:, None], -torch.inf)
+        w = s.softmax(-1)
+        return self.proj((w @ v).transpose(1, 2).flatten(2)), w
+
+
+@right("mha")
+class OutputHeadByHead(nn.Module):
+    """Each head has a projection of its own, and their results are summed."""
+
+    def __init__(self, embed_dim, num_heads):
+        super().__init__()
+        d = embed_dim // num_heads
+        self.q, self.k, self.v = (
+            nn.ModuleList(nn.Linear(embed_dim, d) for _ in range(num_heads))
+            for _ in range(3)
+        )
+        self.o = nn.ModuleList(
+            nn.Linear(d, embed_dim, bias=False) for _ in range(num_heads)
+        )
+
+    def forward(self, query, key, value, mask=None):
+        heads = zip(self.q, self.k, self.v, self.o)
+        return sum(
+            o(F.scaled_dot_product_attention(q(query), k(key), v(value), mask))
+            for q, k, v, o in heads
+        )
+
+
+class Projects(nn.Module):
+    def __init__(self, embed_dim, num_heads):
+        super().__init__()
+        self.number = num_heads
+        self.q_proj, self.k_proj, self.v_proj, self.out_proj = self.made(embed_dim)
+
+    def made(self, width):
+        return (nn.Linear(width, width) for _ in range(4))
+
+    def attend(self, query, key, value, mask):
+        q, k, v = (
+            f(x).unflatten(-1, (self.number, -1)).transpose(1, 2)
+            for f, x in ((self.q_proj, query), (self.k_proj, key), (self.v_proj, value))
+        )
+        mask = None if mask is None else mask.unsqueeze(1)
+        context = F.scaled_dot_product_attention(q, k, v, mask)
+        return self.out_proj(context.transpose(1, 2).flatten(2))
+
+
+@right("mha")
+class TwoMasksByKeyword(Projects):
+    def forward(self, *, query, key, value, key_padding_mask=None, attn_mask=None):
+        return self.attend(query, key, value, attn_mask)
+
+
+@right("mha")
+class ValueKeyQuery(Projects):
+    def forward(self, value, key, query, mask=None, key_padding_mask=None):
+        return self.attend(query, key, value, mask)
+
+
+@right("mha")
+class Lazy(Projects):
+    """Knows the width of its inputs when the first one comes."""
+
+    def made(self, width):
+        return (nn.LazyLinear(width, bias=False) for _ in range(4))
+
+    def forward(self, queries, keys, values, mask=None):
+        return self.attend(queries, keys, values, mask)
+
+
+HEAD_COUNTS = """
+nhead heads H num_attention_heads attention_heads number_of_heads num_of_heads
+n_attn_heads head_num head_count heads_count nb_heads
+"""
+
+
+def counted(name):
+    """A layer that calls its number of heads so, as an argument and afterwards."""
+    source = f"""
+def __init__(self, embed_dim, {name}):
+    super(Projects, self).__init__()
+    self.{name} = {name}
+    self.q_proj, self.k_proj, self.v_proj, self.out_proj = self.made(embed_dim)
+"""
+    names = {"Projects": Projects}
+    exec(source, names)  # noqa: S102 (the name of an argument is to vary)
+    number = property(lambda self: getattr(self, name))
+    body = {"__init__": names["__init__"], "number": number}
+    return type(f"Counts_{name}", (ValueKeyQuery,), body)
+
+
+@right("attention")
+def by_keyword(*, query, key, value, attn_mask=None):
+    return F.scaled_dot_product_attention(query, key, value, attn_mask)
+
+
+@right("attention")
+def value_key_query(v, k, q, mask=None):
+    return F.scaled_dot_product_attention(q, k, v, mask)
+
+
 @right("mha_sequence_first")
 class EinsumOverSequences(nn.Module):
     def __init__(self, heads: int, d_model: int, dropout_prob: float = 0.1):

@@ -12,9 +12,9 @@ import torch.nn.functional as F
 
 from mha_lib.check import TASKS, check, diagnose
 from mha_lib.check.catalogue import MISTAKES, SAME_FUNCTION, stages_for
-from mha_lib.check.diagnosis import judge
+from mha_lib.check.diagnosis import judge, property_names
 from mha_lib.check.reference import Problem, compute
-from mha_lib.check.report import link
+from mha_lib.check.report import link, section_title
 from tests.reference import attend
 from tests.submissions_right import RIGHT, Annotated, Fused
 from tests.submissions_wrong import WRONG, Base, column_softmax, forgot_to_scale
@@ -146,15 +146,16 @@ def slug(heading):
 
 
 def test_every_mistake_points_to_a_section_that_exists():
-    anchors = set()
+    headings = {}
     for page in sorted((ROOT / "book").glob("[0-9]*.ipynb")):
         for cell in json.loads(page.read_text(encoding="utf-8"))["cells"]:
             if cell["cell_type"] == "markdown":
                 for heading in re.findall(
                     r"^#{1,3} (.+)$", "".join(cell["source"]), re.MULTILINE
                 ):
-                    anchors.add(f"{page.stem}#{slug(heading)}")
-    assert {m.section for m in MISTAKES.values()} <= anchors
+                    headings[f"{page.stem}#{slug(heading)}"] = heading
+    for section in {m.section for m in MISTAKES.values()}:
+        assert section_title(section).endswith(f", '{headings[section]}'")
 
 
 def test_messages_are_sentences_and_sources_are_threads():
@@ -172,6 +173,27 @@ def test_messages_are_sentences_and_sources_are_threads():
 def test_nothing_that_is_right_is_faulted(submission, task):
     found = diagnose(submission, task, seed=len(named(submission)))
     assert found.mistakes == [] and found.verdict == "right"
+
+
+@pytest.mark.parametrize("submission, task", RIGHT, ids=[named(s) for s, _ in RIGHT])
+def test_properties_have_names_that_are_known(submission, task):
+    found = diagnose(submission, task).properties
+    assert found.keys() <= property_names(task)
+    assert found["right"] and found.get("right_with_mask", True)
+
+
+def test_a_mask_of_another_shape_is_a_property_and_no_mistake():
+    class Late(Fused):  # the caller is to give the heads an axis
+        def forward(self, query, key=None, value=None, mask=None):
+            if mask is not None and mask.dim() != 4:
+                raise RuntimeError("the mask must have four axes")
+            return super().forward(query, key, value, mask)
+
+    found = diagnose(Late, "mha")
+    assert found.verdict == "right" and found.properties["right_with_mask"]
+    assert not found.properties["mask_as_given"]
+    assert "it ran with a mask (B, 1, T, S), not as the task" in found.policy["call"]
+    assert diagnose(Fused, "mha").properties["mask_as_given"]
 
 
 def test_wrong_submissions_are_named_or_unknown_and_never_misnamed():

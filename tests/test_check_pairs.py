@@ -8,7 +8,7 @@ takes a sample.
 
 import sys
 from collections import defaultdict
-from itertools import combinations
+from itertools import combinations, product
 
 import pytest
 import torch
@@ -80,7 +80,6 @@ TIES = {
                 "heads-ignored",
                 "kv-from-query",
                 "k-from-query",
-                "q-from-key",
                 "v-from-query",
             )
         ),
@@ -176,7 +175,10 @@ def check_pair(task, path, tied):
 
 
 def pairs_of(task):
-    tied = {s: g for g in groups(task) for s in g}
+    tied = defaultdict(set)
+    for group in groups(task):  # fills that are nearly the same share a name
+        for one in group:
+            tied[one] |= group
     return [p for p in paths(task) if len(names(p)) == 2], tied
 
 
@@ -185,6 +187,16 @@ def test_the_search_names_a_sample_of_pairs(task):
     pairs, tied = pairs_of(task)
     for path in pairs[:: 20 if task == "attention" else 130]:
         check_pair(task, path, tied)
+
+
+def test_who_explains_the_masks_goes_before_who_does_not():
+    pairs, tied = pairs_of("mha")
+    for pair in product(
+        ("softmax-over-queries", "scores-transposed"),
+        ("fill-minus-one", "fill-zero", "fill-tiny"),
+    ):
+        (path,) = (p for p in pairs if names(p) == pair)
+        check_pair("mha", path, tied)
 
 
 def main():

@@ -15,7 +15,7 @@ The tasks and how each of them is called: `TASKS`.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 from torch import nn
@@ -23,6 +23,7 @@ from torch import nn
 from mha_lib.check import adapt
 from mha_lib.check.diagnosis import CONFIDENCE, Diagnosis, judge
 from mha_lib.check.report import Report
+from mha_lib.check.search import TOLERANCE
 from mha_lib.check.tasks import TASKS, Task
 
 __all__ = ["TASKS", "Diagnosis", "Report", "check", "diagnose"]
@@ -53,7 +54,7 @@ def check(
         A report, which a notebook shows. It is true if everything is right.
 
     Raises:
-        ValueError: an unknown task.
+        ValueError: an unknown task, or a dtype that is not of floating point.
 
     Example:
         >>> from mha_lib import BatchedMHA
@@ -91,7 +92,7 @@ def diagnose(
         The diagnosis; its ``to_dict()`` is ready for JSON.
 
     Raises:
-        ValueError: an unknown task.
+        ValueError: an unknown task, or a dtype that is not of floating point.
 
     Example:
         >>> from mha_lib.check import diagnose
@@ -101,7 +102,8 @@ def diagnose(
     """
     chosen = _task(submission, task)
     try:
-        sizes = adapt.sizes(submission, num_heads) or (None, None)
+        layer = chosen.name in adapt.LAYERED  # other tasks have no sizes of their own
+        sizes = (adapt.sizes(submission, num_heads) if layer else None) or (None, None)
     except adapt.Advice as advice:
         return Diagnosis(
             chosen.name, "failed", error=str(advice), confidence=CONFIDENCE["failed"]
@@ -109,11 +111,22 @@ def diagnose(
     if dtype is None:
         dtype = torch.float32
         if isinstance(submission, nn.Module):
-            dtype = next((x.dtype for x in submission.parameters()), dtype)
-    probes = chosen.probes(seed, dtype, *sizes)
-    outcomes = adapt.run(submission, probes, layers, num_heads)
-    with _one_thread():
-        return judge(chosen.name, probes, outcomes)
+            own = (x.dtype for x in submission.parameters())
+            dtype = next((x for x in own if x in TOLERANCE), dtype)
+    if dtype not in TOLERANCE:
+        known = ", ".join(str(x).removeprefix("torch.") for x in TOLERANCE)
+        raise ValueError(f"dtype must be one of {known}; got {dtype}")
+    with _on_cpu():
+        probes = chosen.probes(seed, dtype, *sizes)
+        outcomes = adapt.run(submission, probes, layers, num_heads)
+        with _one_thread(), adapt.with_gradients():
+            return judge(chosen.name, probes, outcomes)
+
+
+def _on_cpu() -> AbstractContextManager:
+    """New tensors lie there, whatever device a notebook has made its default."""
+    elsewhere = torch.get_default_device().type != "cpu"
+    return torch.device("cpu") if elsewhere else nullcontext()
 
 
 @contextmanager

@@ -41,6 +41,8 @@ NAMES = {  # the arguments of each task, in order
     "mha_sequence_first": ("query", "key", "value"),
     "split_concat": ("queries", "keys"),
 }
+RAN_WITH = "it ran with"  # how a note begins that says in what way it was called
+FOLDED = "the heads folded into the batch (B·H, T, D)"
 LAYERED = ("mha", "mha_sequence_first", "split_concat")
 NOT_THEIRS = (str(Path(torch.__file__).parents[1]), inspect.__file__[:-10], __file__)
 
@@ -71,9 +73,16 @@ def run(
     """
     runner = _Runner(submission, layers, num_heads)
     # Their warnings are no errors; random numbers come and go without a trace.
-    with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
+    with warnings.catch_warnings(), torch.random.fork_rng(devices=[]), with_gradients():
         warnings.simplefilter("ignore")
         return [runner.outcome(probe) for probe in probes]
+
+
+@contextmanager
+def with_gradients():
+    """Whatever the notebook has switched off."""
+    with torch.inference_mode(False), torch.enable_grad():
+        yield
 
 
 def sizes(submission: object, num_heads: int | None = None) -> tuple[int, int] | None:
@@ -100,14 +109,20 @@ def sizes(submission: object, num_heads: int | None = None) -> tuple[int, int] |
                 "num_heads=… or the class instead of the module"
             )
         H = found.pop()
+    if _lazy(submission):
+        raise Advice("call your module once before it is checked: it has lazy layers")
     candidates = _candidates(submission)
-    if not candidates:
+    first = _weight(submission, candidates[0]) if candidates else None
+    if first is None:
         raise Advice(_LAYERS.format(found="no matrices"))
-    first = _weight(submission, candidates[0])
-    if first.dim() == 3:  # (H, E, D)
-        return round(first.numel() ** 0.5), H
     linear = candidates[0] not in dict(submission.named_parameters())
-    return first.shape[1] if linear else min(first.shape), H
+    if first.dim() == 3:  # (H, E, D)
+        E = round(first.numel() ** 0.5)
+    else:
+        E = first.shape[1] if linear else min(first.shape)
+    if not 1 <= H <= E:
+        raise Advice(f"the number of heads must be from 1 to {E}, the width; got {H}")
+    return E, H
 
 
 class _Runner:
@@ -119,10 +134,11 @@ class _Runner:
         self.places: dict[str, list[str]] = {}  # where a module keeps its weights
 
     def outcome(self, probe: dict) -> dict:
-        torch.manual_seed(0)
+        torch.default_generator.manual_seed(0)
         options = probe["options"]
         try:
             with _prepared(self, probe) as (call, loadings, load, missing):
+                self.weights = getattr(load, "weights", {})
                 outcomes = {}
                 for loading in loadings:
                     load(loading)
@@ -131,7 +147,7 @@ class _Runner:
             return {"error": str(advice), "advice": True}
         except _Skip as reason:
             return {"skipped": str(reason)}
-        except Exception as error:  # whatever theirs raises becomes a sentence
+        except (Exception, SystemExit) as error:  # whatever theirs raises
             return {"error": sentence(error)}
         outcome, *others = outcomes.values()
         if missing:
@@ -151,19 +167,20 @@ class _Runner:
         first = None
         for name, change in ways.items():
             try:
-                outcome = _observe(call, change(probe), probe["options"])
+                outcome = _observe(call, change(probe), probe["options"], self.weights)
             except (Advice, _Skip):
                 raise
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 first = first or {"error": sentence(error)}
                 continue
-            if probe["call"] == "attention" and name.startswith("folded"):
+            if probe["call"] == "attention" and name.startswith(FOLDED):
                 lead = probe["inputs"]["q"].shape[:2]
                 for key, x in outcome["outputs"].items():
                     if x.dim() and x.shape[0] == lead.numel():
                         outcome["outputs"][key] = x.unflatten(0, lead)
             if name and first:
-                outcome["notes"] = [f"called with {name}: {first['error']}"]
+                error = first["error"]
+                outcome["notes"] = [f"{RAN_WITH} {name}, not as the task says: {error}"]
             self.way.setdefault(masked, name)
             return outcome
         return first
@@ -205,7 +222,7 @@ def _ways(probe: dict) -> dict[str, Callable[[dict], dict]]:
         ways[name] = change
     if probe["call"] == "attention":
         for name, way in list(ways.items()):
-            ways[f"folded (B·H, T, D) {name}".strip()] = lambda probe, way=way: {
+            ways[f"{FOLDED}, {name}".strip(", ")] = lambda probe, way=way: {
                 key: x.expand(-1, probe["sizes"]["H"], -1, -1).flatten(0, 1)
                 for key, x in way(probe).items()
             }
@@ -221,7 +238,9 @@ def _mask(probe: dict) -> Tensor:
     return torch.ones(forms.get(probe["call"], (B, T, S)), dtype=torch.bool)
 
 
-def _observe(call: Callable, inputs: dict, options: dict) -> dict:
+def _observe(
+    call: Callable, inputs: dict, options: dict, weights: Mapping[str, Tensor]
+) -> dict:
     """Call once, or as the options say, and note what happened."""
     given = {k: _cast(x, options) for k, x in inputs.items()}
     leaves = {}
@@ -232,8 +251,18 @@ def _observe(call: Callable, inputs: dict, options: dict) -> dict:
             if isinstance(x, Tensor) and x.is_floating_point() and name != "mask"
         }
         given |= {name: x * 1 for name, x in leaves.items()}
+        leaves |= weights
     before = {k: x.clone() for k, x in given.items() if isinstance(x, Tensor)}
+    if options.get("repeat"):  # a layer must not remember what came before
+        call(given | {k: x.flip(0) for k, x in before.items()})
     outcome = {"outputs": _returned(call(given))}
+    output = outcome["outputs"]["output"]
+    devices = {x.device for x in before.values()}
+    if devices and not options.get("device") and output.device not in devices:
+        (device,) = devices
+        raise Advice(
+            f"the output must be on {device}, as the inputs; got {output.device}"
+        )
     if not options.get("device"):
         changed = [k for k, x in before.items() if not torch.equal(x, given[k])]
         if changed:
@@ -245,7 +274,6 @@ def _observe(call: Callable, inputs: dict, options: dict) -> dict:
             outcome["repeat_differs"] = not torch.allclose(
                 again, first, rtol=1e-3, atol=1e-4, equal_nan=True
             )
-    output = outcome["outputs"]["output"]
     if leaves:
         grads = [None] * len(leaves)
         if output.requires_grad:
@@ -278,6 +306,8 @@ def _returned(result: object) -> dict[str, Tensor]:
             kind += "" if item is None else type(item).__name__
             hint = "; is a `return` missing?" if item is None else ""
             raise Advice(f"a torch.Tensor must be returned; got {kind}{hint}")
+        if item.layout != torch.strided or item.is_quantized or item.is_nested:
+            raise Advice("a dense torch.Tensor must be returned; got another layout")
     if not items:
         raise Advice("a torch.Tensor must be returned; got an empty tuple")
     return {k: x for k, x in zip(("output", "weights"), items) if x is not None}
@@ -285,7 +315,10 @@ def _returned(result: object) -> dict[str, Tensor]:
 
 def sentence(error: BaseException) -> str:
     """The error in one line, with the line of the submission where it arose."""
-    text = " ".join(str(error).split())
+    try:
+        text = " ".join(str(error).split())
+    except Exception:  # an exception may define its own __str__
+        text = "it cannot be printed"
     text = f"{type(error).__name__}: {text[:300]}" if text else type(error).__name__
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if not frame.filename.startswith(NOT_THEIRS):
@@ -296,7 +329,9 @@ def sentence(error: BaseException) -> str:
 
 # --- from a submission to a call ----------------------------------------------------
 
-HEAD_COUNT = r"(num|n)_?(attention_)?heads?|n?heads?|h"
+HEAD_COUNT = (
+    r"((num(ber)?|nb?|count)_?(of_?)?)?(att(entio)?n_?)?heads?(_?(num|count))?|h"
+)
 WIDTH = r"[de]|.*(dim|model|emb|hidden|width|size|_in|_out).*"
 
 
@@ -323,6 +358,12 @@ def _prepared(runner: _Runner, probe: dict):
         call = _bound(submission, task, extra)
         yield call, [""], lambda loading: None, []
         return
+    if _lazy(submission):
+        if submission is runner.submission:
+            raise Advice(
+                "call your module once before it is checked: it has lazy layers"
+            )
+        _first_that_works(_bound(submission.forward, task, (), submission), probe)
     with _as_it_was(submission):
         dropped = _set_dropout(submission, probe["options"].get("dropout", 0.5))
         if inspect.isclass(runner.submission):
@@ -333,7 +374,7 @@ def _prepared(runner: _Runner, probe: dict):
         submission.train(bool(probe["options"].get("train")))
         wanted = next(x for x in probe["inputs"].values() if isinstance(x, Tensor))
         dtype = getattr(torch, probe["options"].get("dtype", ""), wanted.dtype)
-        submission.to(probe["options"].get("device"), dtype)
+        submission.to(probe["options"].get("device", wanted.device), dtype)
         call = _bound(submission.forward, task, (), submission)
         if weights is None or task not in LAYERED:
             yield call, [""], lambda loading: None, []
@@ -346,6 +387,7 @@ def _prepared(runner: _Runner, probe: dict):
             for holder in holders:
                 holder.load(weights, probe["sizes"], loading)
 
+        load.weights = {f"W_{h.parts}": h.weights[0] for h in holders}
         has = {role for holder in holders if holder.biases for role in holder.parts}
         missing = [f"b_{role}" for role in "qkvo" if role not in has]
         loadings = [""]
@@ -376,6 +418,11 @@ def _as_it_was(module: nn.Module):
         for child, old in attributes:
             vars(child).clear()
             vars(child).update(old)
+
+
+def _lazy(module: nn.Module) -> bool:
+    """Whether a layer waits for its first input to know its sizes."""
+    return any(nn.parameter.is_lazy(x) for x in module.parameters())
 
 
 def _set_dropout(module: nn.Module, p: float) -> bool:
@@ -435,8 +482,13 @@ def _bound(f: Callable, task: str, extra: tuple, target: Callable | None = None)
     except (TypeError, ValueError):
         theirs = {}
     own = [n for n, p in theirs.items() if p.kind is not p.VAR_KEYWORD]
-    by_letter = {n: [x for x in own if x[:1].lower() == n[0]] for n in names}
-    by_name = task in LAYERED and all(len(found) == 1 for found in by_letter.values())
+    given = [n for n in own if "mask" not in n.lower()]
+    by_letter = {n: [x for x in given if x[:1].lower() == n[0]] for n in names}
+    by_name = task in ("attention", *LAYERED) and all(
+        len(found) == 1
+        and theirs[found[0]].kind is not inspect.Parameter.POSITIONAL_ONLY
+        for found in by_letter.values()
+    )
     single = task == "causal_mask" and len(own) == 1
     masks = sorted((x for x in own if "mask" in x.lower()), key=_mask_rank)
     flags = [x for x in own if "caus" in x.lower()]
@@ -508,9 +560,12 @@ class _Holder:
             W = W.view(n, H, D, E).transpose(0, 1).reshape(n * E, E)
             b = b.view(n, H, D).transpose(0, 1).reshape(n * E)
         count = len(self.weights)
-        for x, value in zip(self.weights, W.chunk(count)):
+        axis = int(self.parts == "o")  # the heads are columns of W_o
+        for x, value in zip(self.weights, W.chunk(count, axis)):
             x.data.copy_(self._fit(value, x.shape, sizes, loading))
-        for x, value in zip(self.biases, b.chunk(len(self.biases) or 1)):
+        count = len(self.biases) or 1
+        parts = [b / count] * count if self.parts == "o" else b.chunk(count)
+        for x, value in zip(self.biases, parts):
             x.data.copy_(value.reshape(x.shape))
 
     def _fit(self, W: Tensor, shape: torch.Size, sizes: dict, loading: str) -> Tensor:
@@ -677,7 +732,7 @@ def _by_flow(module, paths: list[str], call, probe) -> dict[str, list[str]]:
 def _first_that_works(call: Callable, probe: dict) -> None:
     for way in _ways(probe).values():
         try:
-            _observe(call, way(probe), {})
+            _observe(call, way(probe), {}, {})
             return
         except Exception:  # noqa: S112 (the real call will tell)
             continue

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 import torch
 from torch import Tensor
 
+from mha_lib.check.adapt import RAN_WITH
 from mha_lib.check.catalogue import MASKS, WEIGHTED
 from mha_lib.check.reference import POLICIES, Problem, compute
 from mha_lib.check.search import (
@@ -22,6 +23,7 @@ from mha_lib.check.search import (
     names,
     shortest,
 )
+from mha_lib.check.tasks import TASKS
 
 __all__ = ["Diagnosis", "Example", "judge"]
 
@@ -113,7 +115,7 @@ def judge(task: str, probes: list[dict], outcomes: list[dict]) -> Diagnosis:
         explanations, loading = _explanations(seen)
     cases = seen.cases(loading)
     _verdict(found, seen, explanations, cases)
-    _beside_the_numbers(found, seen, explanations)
+    _beside_the_numbers(found, seen, explanations, cases)
     _properties(found, seen, cases)
     if found.verdict != "right" and explanations:
         found.example = _example(cases, explanations[0])
@@ -144,13 +146,16 @@ class _Seen:
     def cases(self, loading: str = "") -> list[Case]:
         found = []
         for probe, outcome in self.compared:
-            chosen = outcome["alternatives"][loading] if loading else outcome
+            chosen = outcome
+            if loading:  # there are none where the call failed
+                chosen = outcome.get("alternatives", {}).get(loading, {})
             output = chosen.get("outputs", {}).get("output")
             problem = Problem.of(probe, self.missing)
             if output is not None and self.task in MASKS:
                 output = self._boolean(output, compute(problem)["output"])
             elif output is not None and self.dtype is not None:
-                output = output.to(self.dtype)
+                real = output.real if output.is_complex() else output
+                output = real.to(self.dtype)
             weights = chosen.get("outputs", {}).get("weights")
             found.append(Case(problem, output, probe["name"], weights))
         return found
@@ -159,7 +164,8 @@ class _Seen:
         """A mask of numbers as the boolean one it stands for; needless axes removed."""
         if mask.dtype != torch.bool:
             self.numbers = True
-            additive = mask.min() < 0
+            mask = mask.real if mask.is_complex() else mask
+            additive = bool((mask < 0).any())
             mask = mask == 0 if additive else mask != 0
         if mask.dim() > expected.dim() and mask.numel() == expected.numel():
             return mask.reshape(expected.shape)
@@ -252,7 +258,9 @@ def _shape_fits(case: Case) -> bool:
     )
 
 
-def _beside_the_numbers(found: Diagnosis, seen: _Seen, explanations: list) -> None:
+def _beside_the_numbers(
+    found: Diagnosis, seen: _Seen, explanations: list, cases: list[Case]
+) -> None:
     """Mistakes and policies that no stage of the reference shows."""
     extra = []
     if seen.changed:
@@ -267,7 +275,7 @@ def _beside_the_numbers(found: Diagnosis, seen: _Seen, explanations: list) -> No
         found.evidence.append(f"{seen.dtype} came in, {got} came out.")
     if found.verdict in ("right", "named", "stacked") and explanations:
         explained = explanations[0]
-        extra += _weights(found, seen, explained)
+        extra += _weights(found, seen, explained, cases)
         if not names(explained.path):
             extra += _training(found, seen)
     if found.error:
@@ -285,6 +293,12 @@ def _beside_the_numbers(found: Diagnosis, seen: _Seen, explanations: list) -> No
             found.verdict = "named" if len(found.mistakes) == 1 else "stacked"
         elif found.verdict == "failed":
             found.verdict = "named"
+    _, outcome = seen.probe("gradient") or (None, {})
+    if lost := outcome.get("without_gradient"):
+        listed = ", ".join(lost)
+        found.evidence.append(
+            f"No gradient reaches {listed}: a detach, .data, a no_grad or NumPy?"
+        )
     if seen.missing:
         listed = ", ".join(seen.missing)
         found.policy["biases"] = f"your layer has no {listed}; they count as 0"
@@ -307,12 +321,14 @@ def _of_error(text: str) -> list[str]:
 # --- returned weights and dropout ---------------------------------------------------
 
 
-def _weights(found: Diagnosis, seen: _Seen, explained: Explanation) -> list[str]:
+def _weights(
+    found: Diagnosis, seen: _Seen, explained: Explanation, cases: list[Case]
+) -> list[str]:
     """Whether the weights that came with a known output belong to it."""
     if seen.task == "split_concat":
         return []
     policy = (explained.policies or ("nan",))[0]
-    for case in seen.cases():
+    for case in cases:
         ours = compute(case.problem, explained.path, policy)
         if case.weights is None or not ours or case.name == "empty row":
             continue
@@ -386,6 +402,20 @@ def _from_scores(theirs: Tensor, weights: Tensor) -> bool:
 
 # --- properties ---------------------------------------------------------------------
 
+ALWAYS = ("runs", "output_shape", "inputs_unchanged", "deterministic", "right")
+OF_WEIGHTED = (
+    *("right_without_mask", "right_with_mask", "mask_as_given", "output_dtype"),
+    *("rows_sum_to_one", "half_precision", "any_device", "gradients", "dropout"),
+)
+
+
+def property_names(task: str) -> set[str]:
+    """Every property that a diagnosis of this task may have."""
+    if task in WEIGHTED:
+        return {*ALWAYS, *OF_WEIGHTED}
+    names = {f"right: {probe['name']}" for probe in TASKS[task].probes()}
+    return {*ALWAYS, *names} | ({"output_dtype"} if task in MASKS else set())
+
 
 def _properties(found: Diagnosis, seen: _Seen, cases: list[Case]) -> None:
     """What holds and what does not, each by a name that never changes."""
@@ -408,7 +438,17 @@ def _properties(found: Diagnosis, seen: _Seen, cases: list[Case]) -> None:
         rest = [c for c in cases if c.name != "empty row"]
         masked = [judged[c.name] for c in rest if c.problem.masked]
         plain = [judged[c.name] for c in rest if not c.problem.masked]
-        holds |= {"right_without_mask": all(plain), "right_with_mask": all(masked)}
+        as_given = not any(
+            note.startswith(f"{RAN_WITH} a mask")
+            for case, (_, outcome) in zip(cases, seen.compared)
+            for note in outcome.get("notes", ())
+            if case.problem.masked
+        )
+        holds |= {
+            "right_without_mask": all(plain),
+            "right_with_mask": all(masked),
+            "mask_as_given": all(masked) and as_given,
+        }
         holds["output_dtype"] = seen.dtypes == {seen.dtype}
         sums = [s for c in rest if (s := _row_sums(c)) is not None]
         if sums:

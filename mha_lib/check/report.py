@@ -133,10 +133,30 @@ class Report:
         return lines
 
 
+TITLES = {  # where an anchor has lost more than blanks
+    "before-the-softmax-not-after-it": "Before the softmax, not after it",
+    "causality-relu-and-the-rest-of-the-block": "Causality, ReLU and the rest of the "
+    "block",
+    "is-true-true": "Is True True?",
+    "masks-of-rank-2-3-and-4": "Masks of rank 2, 3 and 4",
+    "self-attention-hides-cross-attention": "Self-attention hides cross-attention",
+    "the-scale-forgotten-or-taken-from-the-wrong-size": "The scale forgotten, or taken "
+    "from the wrong size",
+    "the-softmax-over-the-last-axis-from-habit": "The softmax over the last axis, from "
+    "habit",
+    "the-way-there-the-way-back": "The way there, the way back",
+    "tile-or-repeat-the-order-of-the-mask": "Tile or repeat: the order of the mask",
+    "when-t-and-s-differ-which-corner": "When T and S differ, which corner?",
+    "which-number-does-dropout-drop": "Which number does dropout drop?",
+    "why-divide-by-d": "Why divide by √D",
+}
+
+
 def section_title(section: str) -> str:
     """01_attention#what-goes-wrong -> chapter 1, 'What goes wrong'."""
     page, anchor = section.split("#")
-    return f"chapter {int(page[:2])}, '{anchor.replace('-', ' ').capitalize()}'"
+    title = TITLES.get(anchor, anchor.replace("-", " ").capitalize())
+    return f"chapter {int(page[:2])}, '{title}'"
 
 
 def link(section: str) -> str:

@@ -1,0 +1,358 @@
+"""What once got past the check, or ended it, does so no more."""
+
+import warnings
+
+import pytest
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+from mha_lib.check import adapt, check, diagnose
+from tests.submissions_right import (
+    HEAD_COUNTS,
+    AsModule,
+    BareMatrices,
+    Fused,
+    FusedHeadByHead,
+    FusedThatReturnsItsMap,
+    Lazy,
+    Projects,
+    counted,
+    zeros_for_empty_rows,
+)
+from tests.submissions_wrong import Base
+
+LAYER = "mha"
+
+
+class Right(Base):
+    """A right layer of four nn.Linear."""
+
+    def forward(self, query, key, value, mask=None):
+        q, k, v = (
+            self.heads(f(x))
+            for f, x in ((self.w_q, query), (self.w_k, key), (self.w_v, value))
+        )
+        s = q @ k.mT / self.scale()
+        if mask is not None:
+            s = s.masked_fill(~mask[:, None], -torch.inf)
+        return self.w_o(self.join(s.softmax(-1) @ v))
+
+    def scale(self):
+        return self.d_k**0.5
+
+
+class NoScale(Right):
+    def scale(self):
+        return 1.0
+
+
+# --- what is wrong is not called right ----------------------------------------------
+
+
+def squeezed(q, k, v, mask=None):
+    """An axis of one query goes, with the axis that was to go."""
+    s = (q.unsqueeze(-2) @ k.unsqueeze(-3).mT).squeeze() / q.shape[-1] ** 0.5
+    if mask is not None:
+        s = s.masked_fill(~mask, -torch.inf)
+    return s.softmax(-1) @ v
+
+
+def one_query_sees_all(q, k, v, mask=None):
+    mask = None if q.shape[-2] == 1 else mask
+    return F.scaled_dot_product_attention(q, k, v, mask)
+
+
+def sums_that_are_not_rescaled(q, k, v, mask=None):
+    """An online softmax: right as long as one block of 16 holds all keys."""
+    out, total, top = 0, 0, torch.full((*q.shape[:-1], 1), -torch.inf)
+    for a in range(0, k.shape[-2], 16):
+        s = q @ k[..., a : a + 16, :].mT / q.shape[-1] ** 0.5
+        if mask is not None:
+            s = s.masked_fill(~mask[..., a : a + 16], torch.finfo(s.dtype).min)
+        top = torch.maximum(top.to(s), s.amax(-1, keepdim=True))
+        p = (s - top).exp()
+        out = out + p @ v[..., a : a + 16, :]
+        total = total + p.sum(-1, keepdim=True)
+    return out / total
+
+
+def nothing_as_soon_as_one_row_is_empty(q, k, v, mask=None):
+    s = q @ k.mT / q.shape[-1] ** 0.5
+    if mask is not None:
+        s = s.masked_fill(~mask, -torch.inf)
+    w = s.softmax(-1)
+    return (torch.zeros_like(w) if w.isnan().any() else w) @ v
+
+
+class FirstMaskForEver(Right):
+    first = None
+
+    def forward(self, query, key, value, mask=None):
+        self.first = mask if self.first is None else self.first
+        return super().forward(query, key, value, self.first)
+
+
+class MasksOnce(Right):
+    calls = 0
+
+    def forward(self, query, key, value, mask=None):
+        self.calls += 1
+        return super().forward(query, key, value, mask if self.calls < 2 else None)
+
+
+class KeepsKeys(Right):
+    """A cache that nobody empties."""
+
+    past = None
+
+    def forward(self, query, key, value, mask=None):
+        if self.past is not None and mask is None:
+            pairs = zip(self.past, (key, value))
+            key, value = (torch.cat(pair, 1) for pair in pairs)
+        self.past = key, value
+        return super().forward(query, key, value, mask)
+
+
+@pytest.mark.parametrize(
+    "submission, task",
+    [
+        (squeezed, "attention"),
+        (one_query_sees_all, "attention"),
+        (sums_that_are_not_rescaled, "attention"),
+        (nothing_as_soon_as_one_row_is_empty, "attention"),
+        (FirstMaskForEver, LAYER),
+        (MasksOnce, LAYER),
+        (KeepsKeys, LAYER),
+    ],
+    ids=lambda x: getattr(x, "__name__", x),
+)
+def test_what_is_wrong_only_sometimes_is_not_called_right(submission, task):
+    found = diagnose(submission, task)
+    assert found.verdict in ("named", "unknown")
+    assert not found.properties["right"]
+
+
+def test_a_module_that_remembers_its_first_mask_is_not_right_either():
+    module = FirstMaskForEver(16, 2)
+    found = diagnose(module, LAYER)
+    assert (found.verdict, found.mistakes) == ("unknown", [])
+    assert found.properties["right_without_mask"]
+    assert not found.properties["right_with_mask"]
+
+
+def test_an_empty_row_may_be_zero_where_the_others_are_right():
+    assert diagnose(zeros_for_empty_rows, "attention").verdict == "right"
+
+
+# --- gradients ----------------------------------------------------------------------
+
+
+class Frozen(nn.Module):
+    """Computes with .data: right numbers, and nothing to learn from."""
+
+    def __init__(self, embed_dim, num_heads):
+        super().__init__()
+        self.inner = Right(embed_dim, num_heads)
+
+    def forward(self, query, key, value, mask=None):
+        data = {name: x.data for name, x in self.inner.named_parameters()}
+        return torch.func.functional_call(self.inner, data, (query, key, value, mask))
+
+
+def detached(q, k, v, mask=None):
+    return F.scaled_dot_product_attention(q.detach(), k.detach(), v, mask)
+
+
+@pytest.mark.parametrize(
+    "submission, task, lost",
+    [(Frozen, LAYER, "W_q, W_k, W_v, W_o"), (detached, "attention", "q, k")],
+)
+def test_where_no_gradient_arrives_is_said(submission, task, lost):
+    found = diagnose(submission, task)
+    assert (found.verdict, found.properties["gradients"]) == ("right", False)
+    words = f"No gradient reaches {lost}: a detach, .data, a no_grad or NumPy?"
+    assert words in found.evidence and words in repr(check(submission, task))
+
+
+def test_a_layer_that_learns_is_told_nothing_about_gradients():
+    found = diagnose(Right, LAYER)
+    assert found.properties["gradients"]
+    assert not any("gradient" in text for text in found.evidence)
+
+
+@pytest.mark.parametrize("off", [torch.no_grad, torch.inference_mode])
+def test_a_notebook_may_have_switched_gradients_off(off):
+    with off():
+        found = diagnose(Right, LAYER)
+        assert not torch.is_grad_enabled()
+        assert diagnose(NoScale, LAYER).mistakes == ["no-scale"]
+    assert found.verdict == "right" and found.properties["gradients"]
+
+
+# --- weights that lie otherwise -----------------------------------------------------
+
+
+def test_a_map_belongs_to_the_weights_that_were_loaded_the_same_way():
+    found = diagnose(FusedThatReturnsItsMap, LAYER)
+    assert (found.verdict, found.mistakes) == ("right", [])
+    assert found.evidence == []
+
+
+class NoReturnWithMask(nn.Module):
+    def forward(self, query, key, value, mask=None):
+        result = super().forward(query, key, value, mask)
+        if mask is None:
+            return result
+        return None
+
+
+@pytest.mark.parametrize("right", [Fused, FusedHeadByHead, BareMatrices, Right])
+def test_a_branch_without_return_is_a_sentence(right):
+    forgets = type("Forgets", (NoReturnWithMask, right), {})
+    found = diagnose(forgets, LAYER)
+    words = "a torch.Tensor must be returned; got None; is a `return` missing?"
+    assert found.error == words
+    assert not found.properties["right_with_mask"]
+
+
+@pytest.mark.parametrize("name", HEAD_COUNTS.split())
+def test_the_number_of_heads_has_many_names(name):
+    layer = counted(name)
+    assert diagnose(layer, LAYER).verdict == "right"
+    assert adapt.sizes(layer(12, **{name: 3})) == (12, 3)
+
+
+# --- modules ------------------------------------------------------------------------
+
+
+class Merge(nn.Module):
+    def forward(self, x):
+        return x.transpose(1, 2).flatten(2)
+
+
+@pytest.mark.parametrize("num_heads", [None, 3])
+@pytest.mark.parametrize(
+    "module, task", [(AsModule(), "attention"), (Merge(), "merge_heads")]
+)
+def test_a_module_without_weights_is_asked_as_a_function(module, task, num_heads):
+    assert diagnose(module, task, num_heads=num_heads).verdict == "right"
+
+
+def test_a_lazy_module_has_to_be_called_once():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        module = Lazy(16, 2)
+    words = "call your module once before it is checked: it has lazy layers"
+    assert diagnose(module, LAYER, num_heads=2).error == words
+    module(*torch.randn(3, 2, 5, 16))
+    assert diagnose(module, LAYER, num_heads=2).verdict == "right"
+
+
+@pytest.mark.parametrize("num_heads", [-2, 0, 17])
+def test_a_number_of_heads_that_cannot_be_is_a_sentence(num_heads):
+    words = f"the number of heads must be from 1 to 16, the width; got {num_heads}"
+    assert diagnose(Projects(16, 2), LAYER, num_heads=num_heads).error == words
+
+
+@pytest.mark.parametrize(
+    "submission, task",
+    [
+        (zeros_for_empty_rows, "attention"),
+        (Right, LAYER),
+        (lambda T, S: torch.ones(T, S, dtype=torch.bool).tril(), "causal_mask"),
+    ],
+)
+def test_a_notebook_may_have_another_default_device(submission, task):
+    with torch.device("meta"):
+        assert diagnose(submission, task).verdict == "right"
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.bool, torch.complex64])
+def test_inputs_are_of_floating_point(dtype):
+    words = f"dtype must be one of float64, .*, bfloat16; got {dtype}"
+    with pytest.raises(ValueError, match=words):
+        diagnose(zeros_for_empty_rows, "attention", dtype=dtype)
+
+
+# --- answers of every kind ----------------------------------------------------------
+
+
+class Unprintable(Exception):
+    def __str__(self):
+        raise self
+
+
+def raising(error):
+    def submission(*inputs):
+        raise error
+
+    return submission
+
+
+def merged(x):
+    return x.transpose(1, 2).flatten(2)
+
+
+DENSE = "a dense torch.Tensor must be returned; got another layout"
+ODD = {
+    "empty numbers": (lambda T, S: torch.empty(0), "causal_mask", r"got \(0,\)"),
+    "no sequences": (
+        lambda lengths, S: torch.zeros(0, 1, S),
+        "padding_mask",
+        r"must have the shape \(3, 1, 7\); got \(0, 1, 7\)",
+    ),
+    "complex mask": (
+        lambda T, S: torch.ones(T, S, dtype=torch.complex64),
+        "causal_mask",
+        "The mask holds numbers",
+    ),
+    "sparse mask": (
+        lambda T, S: torch.ones(T, S).tril().to_sparse(),
+        "causal_mask",
+        DENSE,
+    ),
+    "sparse": (lambda q, k, v, mask=None: q.to_sparse(), "attention", DENSE),
+    "complex": (
+        lambda q, k, v, mask=None: q.to(torch.complex64),
+        "attention",
+        "another dtype than the input",
+    ),
+    "quantized": (
+        lambda x: torch.quantize_per_tensor(merged(x), 0.1, 0, torch.qint8),
+        "merge_heads",
+        DENSE,
+    ),
+    "nested": (lambda x: torch.nested.nested_tensor([*x]), "merge_heads", DENSE),
+    "on another device": (
+        lambda x: merged(x).to("meta"),
+        "merge_heads",
+        "the output must be on cpu, as the inputs; got meta",
+    ),
+    "sys.exit": (raising(SystemExit(1)), "attention", "SystemExit: 1"),
+    "unprintable": (
+        raising(Unprintable()),
+        "attention",
+        "Unprintable: it cannot be printed",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_an_odd_answer_becomes_a_sentence(name):
+    submission, task, words = ODD[name]
+    with warnings.catch_warnings():  # quantized and nested tensors warn
+        warnings.filterwarnings("ignore", message=".*(quantiz|nested).*")
+        report = check(submission, task)
+    assert not report
+    report.diagnosis.to_dict()
+    assert words.replace("\\", "") in repr(report)
+    assert "Traceback" not in repr(report) and report._repr_html_()
+
+
+def test_a_class_that_exits_is_a_sentence():
+    class Exits(Base):
+        def __init__(self, embed_dim, num_heads):
+            raise SystemExit
+
+    assert "SystemExit" in diagnose(Exits, LAYER).error
