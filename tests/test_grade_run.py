@@ -21,7 +21,7 @@ from mha_lib.grade.assignments import load, parse
 from mha_lib.grade.journal import Journal, write
 from mha_lib.grade.run import Run, submissions
 from mha_lib.grade.sandbox import Sandbox, Unsafe
-from tests.attacks.table import MERGE
+from tests.attacks.table import MERGE, RIGHT
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox is Linux's")
 ASSIGNMENT = {
@@ -298,13 +298,15 @@ def test_assignment_is_read_from_its_notebook(tmp_path):
 
 
 def test_points_of_properties_add_up():
-    question = {"name": "f", "task": "merge_heads", "properties": {"shape": 1, "x": 2}}
+    question = {"name": "f", "task": "merge_heads"}
+    question["properties"] = {"output_shape": 1, "right": 2}
     data = {"id": "a", "title": "b", "questions": [question]}
     assert parse(data).points == 3
     assert parse(parse(data).to_dict()) == parse(data)
     for change, message in (
         ({"points": 4}, "must be the sum of its properties, 3; got 4"),
         ({"task": "meditate"}, "a task must be one of attention"),
+        ({"properties": {"rihgt": 3}}, "must be of .*output_shape.*; got rihgt"),
         ({"properties": {}}, "must be worth points; got 0"),
         ({"weight": 3}, "must have id, title and questions"),
     ):
@@ -312,6 +314,26 @@ def test_points_of_properties_add_up():
             parse({**data, "questions": [question | change]})
     with pytest.raises(ValueError, match="names must differ"):
         parse({**data, "questions": [question, question]})
+
+
+@linux
+def test_properties_count_only_where_something_is_right(place):
+    properties = {"right_without_mask": 3, "inputs_unchanged": 1}
+    question = {"name": "attention", "task": "attention", "properties": properties}
+    assignment = parse({"id": "p", "title": "P", "questions": [question]})
+    texts = {
+        "right.py": RIGHT,
+        "zeros.py": "def attention(q, k, v, mask=None): return 0 * q @ k.mT @ v\n",
+    }
+    texts["changes.py"] = RIGHT.replace(
+        "    return scores", "    v0 = v.clone(); v.zero_()\n    return scores"
+    ).replace("@ v\n", "@ v0\n")
+    (place / "p").mkdir()
+    for name, text in texts.items():
+        (place / "p" / name).write_text(text)
+    new_run(place / "p", assignment=assignment, output=place / "q" / "p.csv")()
+    points = {name: row["points"] for name, row in table(place / "q" / "p.csv").items()}
+    assert points == {"right.py": "4", "changes.py": "3", "zeros.py": "0"}
 
 
 # --- elsewhere ----------------------------------------------------------------------
@@ -391,9 +413,14 @@ def test_names_of_submissions(folder, tmp_path):
 
 
 @linux
-def test_outputs_among_the_submissions_are_none(folder):
+@pytest.mark.parametrize("start", [None, "", ".."])
+def test_outputs_among_the_submissions_are_none(start, folder, monkeypatch):
+    output = folder / "grades.csv"
+    if start is not None:  # as one types it: the other paths may be absolute
+        monkeypatch.chdir(folder / start)
+        output = output.relative_to(Path.cwd())
     for _ in range(2):
-        counts = new_run(folder, output=folder / "grades.csv")()
+        counts = new_run(folder, output=output)()
         assert counts["submissions"] == len(SUBMISSIONS)
 
 

@@ -55,7 +55,7 @@ jobs:
       - uses: actions/setup-python@v5
         with:
           python-version: "3.12"
-      - run: pip install tqdm "mha_lib @ git+{repository}"
+      - run: pip install "mha_lib[grade] @ git+{repository}"
       - run: python -m mha_lib.grade *.ipynb -a .github/assignment.json -o grades.csv
       - run: cat grades.csv >> "$GITHUB_STEP_SUMMARY"
       - uses: actions/upload-artifact@v4

@@ -7,7 +7,7 @@ It is kept in the metadata of its source notebook, under ``mha_assignment``::
      "questions": [
        {"name": "attention", "task": "attention", "points": 4},
        {"name": "causal_mask", "task": "causal_mask",
-        "properties": {"shape": 1, "boolean": 1, "values": 2}}]}
+        "properties": {"output_shape": 1, "output_dtype": 1, "right": 2}}]}
 
 A question with ``points`` alone gives all of them for a right answer; one with
 ``properties`` gives the points of each that holds.
@@ -17,6 +17,7 @@ import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from mha_lib.check.diagnosis import property_names
 from mha_lib.check.tasks import TASKS
 
 __all__ = ["FOLDER", "Assignment", "Question", "load", "parse"]
@@ -47,6 +48,12 @@ class Question:
         if self.task not in TASKS:
             known = ", ".join(TASKS)
             raise ValueError(f"a task must be one of {known}; got {self.task!r}")
+        known = property_names(self.task)
+        if unknown := sorted(self.properties.keys() - known):
+            raise ValueError(
+                f"the properties of {self.name} must be of {', '.join(sorted(known))}; "
+                f"got {', '.join(unknown)}"
+            )
         if self.properties:
             total = float(sum(self.properties.values()))
             if self.points not in (0.0, total):

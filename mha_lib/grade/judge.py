@@ -20,6 +20,7 @@ __all__ = ["LARGEST", "Judge"]
 
 LARGEST = 20 << 20  # bytes of a file
 SUFFIXES = (".ipynb", ".py")
+LARGEST_ANSWER = 1 << 20  # numbers; the largest right one has a few thousand
 DIGITS = 2  # decimals of an output that its hash sees
 
 
@@ -107,6 +108,8 @@ class Judge:
         properties = {k: bool(v) for k, v in diagnosis.properties.items()}
         if question.properties:
             holds = {k: properties.get(k, False) for k in question.properties}
+            if not any(v for k, v in properties.items() if k.startswith("right")):
+                holds = {}  # zeros have a shape and change no input, too
             points = sum(question.properties[k] for k, v in holds.items() if v)
         else:
             points = question.points if right else 0.0
@@ -227,10 +230,14 @@ def _outcome(probe: dict, given: object) -> dict:
             kept[key] = value
         elif key in LISTS and isinstance(value, list):
             kept[key] = _strings(value)
+            if key == "missing":  # a layer may lack biases, never a matrix
+                known = {name for name in probe["weights"] or () if name[0] == "b"}
+                kept[key] = sorted(known.intersection(kept[key]))
         elif key == "outputs" and isinstance(value, dict):
             kept[key] = {
                 k: x for k, x in value.items()
                 if k in ("output", "weights") and isinstance(x, Tensor)
+                and x.numel() <= LARGEST_ANSWER
             }  # fmt: skip
         elif key == "alternatives" and isinstance(value, dict):
             kept[key] = {

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+import re
 import secrets
 import sys
 import threading
@@ -80,7 +81,8 @@ class Run:
         files = {
             name: path
             for name, path in submissions(self.places).items()
-            if path != self.output and not path.is_relative_to(self.place)
+            if path.absolute() != self.output.absolute()
+            and not path.absolute().is_relative_to(self.place.absolute())
         }
         text = json.dumps(self.assignment.to_dict(), sort_keys=True)
         version = sha256(text.encode()).hexdigest()
@@ -153,8 +155,11 @@ def close() -> None:
 
 def _short(name: str) -> Path:
     """A name that every file system takes, its folders kept."""
+    *folders, last = Path(name).parts
+    # No folder may have the name of a report.
+    folders = [re.sub(r"(\.(json|html)_*)$", r"\1_", x, flags=re.I) for x in folders]
     parts = []
-    for part in Path(name).parts:
+    for part in (*folders, last):
         if len(part.encode(errors="replace")) > 200:
             part = part[:40] + "-" + sha256(part.encode(errors="replace")).hexdigest()
         parts.append(part)

@@ -241,6 +241,7 @@ def _in_words(ending: dict, settings: dict) -> str:
     if ending["code"] == -signal.SIGKILL:
         return "it was stopped by the system, mostly because memory ran out"
     if ending["code"] < 0:
-        name = signal.Signals(-ending["code"]).name
+        named = {x.value: x.name for x in signal.Signals}  # not all have a name
+        name = named.get(-ending["code"], f"signal {-ending['code']}")
         return f"it crashed ({name}): too deep a recursion, or too much memory?"
     return ""

@@ -6,6 +6,7 @@ computes in Python can be copied from its source, and nothing here prevents that
 """
 
 import importlib
+import sys
 from collections.abc import Iterable
 
 import torch
@@ -33,6 +34,15 @@ KERNELS = {
         *("_native_multi_head_attention", "_transformer_encoder_layer_fwd"),
     ),
 }
+MODULES = {  # which do the same: their import fails
+    "torch.nn.functional.scaled_dot_product_attention": (
+        *(
+            "torch.nn.attention.flex_attention",
+            "torch._higher_order_ops.flex_attention",
+        ),
+        *("torch.onnx.ops", "x_transformers", "transformers", "keras", "flax", "jax"),
+    ),
+}
 LIBRARIES = []  # a ban ends with its library
 KEYS = ("CPU", "AutogradCPU")
 
@@ -53,6 +63,8 @@ def apply(names: Iterable[str]) -> None:
         refuse = _refusal(name)
         for alias in (name, *ALIASES.get(name, ())):
             _replace(alias, refuse)
+        for module in MODULES.get(name, ()):
+            sys.modules[module] = None
         for kernel in KERNELS.get(name, ()):
             if hasattr(torch.ops.aten, kernel):
                 library = torch.library.Library("aten", "IMPL")

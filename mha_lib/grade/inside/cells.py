@@ -5,6 +5,8 @@ Cells of a notebook are those of Jupyter; a .py file is cut where ``# %%`` or
 next one runs, so that what is defined gets graded.
 """
 
+import __future__
+
 import ast
 import json
 import linecache
@@ -68,6 +70,8 @@ def _without_magics(source: str) -> str:
     cell = re.match(r"\s*%%(\w+).*\n?", source)
     if cell:  # of %%bash and %%html the rest is no Python either
         source = "\n" + source[cell.end() :] if cell[1] in RUN else ""
+    goes_on = r"(?m)^[ \t]*[%!](?:.*\\\n)+.*$"  # a backslash ends its lines
+    source = re.sub(goes_on, lambda x: "pass" + "\n" * x[0].count("\n"), source)
     run = rf"(?m)^([ \t]*)%({'|'.join(RUN)}) +(-\S+ +(\d+ +)?)*"
     source = re.sub(run, r"\1", source)  # the statement behind %time is Python
     source = re.sub(r"(?m)^([ \t]*)([%!?].*|[\w.]+\?{1,2})$", r"\1pass", source)
@@ -77,21 +81,28 @@ def _without_magics(source: str) -> str:
 def run(module: ModuleType, cells: list[str], seconds: float) -> list[str]:
     """Execute cells in a module; notes say what failed, the first failure of a cell."""
     notes: list[str] = []
+    futures: set[int] = set()  # they hold in all later cells, as in IPython
     for number, source in enumerate(cells, 1):
         name = f"cell {number}"
         linecache.cache[name] = (len(source), None, source.splitlines(True), name)
         try:
             with time_limit(seconds):
-                failures = [_execute(code, module) for code in _codes(source, name)]
+                failures = [
+                    _execute(code, module) for code in _codes(source, name, futures)
+                ]
         except (OutOfTime, SyntaxError, ValueError, RecursionError, MemoryError) as x:
             failures = [describe(x, name)]
         notes += [failure for failure in failures if failure][:1]
     return notes[:MOST_NOTES]
 
 
-def _codes(source: str, name: str) -> Iterator[CodeType]:
+def _codes(source: str, name: str, futures: set[int]) -> Iterator[CodeType]:
     for statement in parse(source).body:
-        yield compile(ast.Module([statement], []), name, "exec")
+        code = compile(ast.Module([statement], []), name, "exec", sum(futures))
+        if isinstance(statement, ast.ImportFrom) and statement.module == "__future__":
+            features = (getattr(__future__, x.name) for x in statement.names)
+            futures |= {feature.compiler_flag for feature in features}
+        yield code
 
 
 def _execute(code: CodeType, module: ModuleType) -> str | None:
