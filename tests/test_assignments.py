@@ -145,7 +145,7 @@ def test_the_rubric_has_a_row_for_each_thing_that_is_worth_points():
     assert cell.source == (
         "Text.\n\n<!-- rubric -->\n"
         "| Question | What is checked | Points |\n|:--|:--|--:|\n"
-        "| `merge` | merging the heads | 2 |\n"
+        "| `merge` | merge of the heads | 2 |\n"
         "| `mha` | multi-head attention, batch first: right without mask | 2 |\n"
         "| `mha` | multi-head attention, batch first: inputs unchanged | 0.5 |\n"
         "| all | | 4.5 |\n"
