@@ -1,20 +1,15 @@
 """Every page works in a browser: no network, no errors, mathematics, small screens."""
 
 import functools
-import http.server
-import threading
 
 import nbformat
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 
 import mha_lib.widgets
 from mha_lib.widgets.base import VIEW, Widget
-from tests.browser import Visit
 from tools import book
 
 PHONE = {"width": 360, "height": 740}
-DESK = {"width": 1280, "height": 800}
 TOO_WIDE = """() => {
     const scrolls = e => e !== null && e !== document.body
         && (getComputedStyle(e).overflowX !== 'visible' || scrolls(e.parentElement));
@@ -27,47 +22,6 @@ DISTORTED = """() => [...document.querySelectorAll('article img')]
     .filter(e => Math.abs(e.naturalWidth / e.naturalHeight
         - e.clientWidth / e.clientHeight) > 0.05 * e.naturalWidth / e.naturalHeight)
     .map(e => e.alt)"""
-
-
-class QuietHandler(http.server.SimpleHTTPRequestHandler):
-    """Serve files without a line on stderr for each."""
-
-    def log_message(self, *args):
-        """Say nothing."""
-
-
-@pytest.fixture(scope="module")
-def roots():
-    """Where the book starts, for each way to open it."""
-    handler = functools.partial(QuietHandler, directory=book.HTML)
-    with http.server.ThreadingHTTPServer(("localhost", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        port = server.server_address[1]
-        yield {"http": f"http://localhost:{port}", "file": book.HTML.as_uri()}
-        server.shutdown()
-
-
-@pytest.fixture
-def visit(chromium, roots):
-    visits = []
-
-    def open_page(page, scheme="http", colours="light", viewport=DESK, **context):
-        root = roots[scheme]
-        opened = Visit(
-            chromium,
-            f"{root}/{page}.html",
-            root,
-            color_scheme=colours,
-            viewport=viewport,
-            **context,
-        )
-        opened.page.evaluate("() => window.MathJax?.startup?.promise")
-        visits.append(opened)
-        return opened
-
-    yield open_page
-    for each in visits:
-        each.context.close()
 
 
 @functools.cache
@@ -103,16 +57,6 @@ def test_page_works_on_its_own(visit, page, scheme, colours):
         opened.page.wait_for_selector("html[data-widgets=ready]", state="attached")
     assert opened.count("[data-live]") == widgets_of(page)
     assert opened.count(".mha-problem:not([hidden])") == 0
-
-
-@pytest.mark.parametrize("colours", ["light", "dark"])
-@pytest.mark.parametrize("page", book.pages())
-def test_axe_finds_nothing(visit, page, colours):
-    opened = visit(page, colours=colours)
-    opened.page.wait_for_load_state("networkidle")
-    found = Axe().run(opened.page).response["violations"]
-    faults = [f"{x['id']}: {n['html'][:200]}" for x in found for n in x["nodes"]]
-    assert faults == []
 
 
 @pytest.mark.parametrize("page", [page for page in book.pages() if widgets_of(page)])
