@@ -29,6 +29,7 @@ ASSIGNMENT = {
         {"name": "merge_heads", "task": "merge_heads", "points": 1},
         {"name": "attention", "task": "attention", "points": 2},
         {"name": "mha", "task": "mha", "properties": WORTH},
+        {"name": "causal_mask", "task": "causal_mask", "points": 5},
     ],
 }
 LIMITS = {"seconds": 5.0, "wall": 20.0, "cpu": 20, "memory": 1 << 29}
@@ -51,6 +52,23 @@ def forged(tree):
 wire.pack = forged
 def mha(query, key, value, weights, num_heads, mask=None):
     return torch.zeros_like(query)
+"""
+SKIPS = """
+import sys, torch
+wire = sys.modules["inside.wire"]
+pack = wire.pack
+def forged(tree):
+    if tree.get("question") == "causal_mask":
+        tree["outcomes"][1:] = [{"skipped": "it takes T alone"}] * 2
+    return pack(tree)
+wire.pack = forged
+def causal_mask(T, S):
+    return torch.ones(T, S).tril(S - T).bool()
+"""
+T_ALONE = """
+import torch
+def causal_mask(T):
+    return torch.ones(T, T).tril().bool()
 """
 DIES = """
 import ctypes, time
@@ -115,6 +133,9 @@ SUBMISSIONS = {  # and the points that they deserve
     "future.py": (FUTURE + "# %%\n" + ANNOTATED, 1),
     "future.ipynb": (notebook(FUTURE, ANNOTATED), 1),
     "pip.ipynb": (notebook(PIP + MERGE), 1),
+    "skips.py": (MERGE + SKIPS, 1),
+    "t_alone.py": (MERGE + T_ALONE, 1),
+    "mask.py": (T_ALONE.replace("(T):", "(T, S):").replace("T, T", "T, S"), 5),
     "zoe/hw.py": (MERGE + RIGHT, 3),
 }
 
@@ -155,6 +176,8 @@ def test_every_submission_gets_what_it_deserves(name, graded):
         ("dies.py", "it crashed (signal 40)"),
         ("flex.py", "import of torch.nn.attention.flex_attention halted"),
         ("forgets.py", "is a `return` missing?"),
+        ("skips.py", "causal_mask must take T and S"),
+        ("t_alone.py", "causal_mask must take T and S; this one takes T alone"),
     ],
 )
 def test_what_happened_is_said(name, words, graded):
@@ -208,7 +231,32 @@ def test_a_giant_second_answer_is_not_hashed():
         "attention", [{"outputs": small}]
     )
     kept = judge._outcome(probe, {"outputs": {"output": giant}})
-    assert (kept["outputs"], kept["error"]) == ({}, "it sent no output")
+    assert kept == {"error": "it sent no output, or too large a one"}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [{"outputs": {}}, {"outputs": {"weights": torch.ones(2)}}, {"outputs": None}, {}],
+    ids=["none", "weights alone", "no dictionary", "nothing"],
+)
+def test_one_probe_without_an_output_is_judged_as_an_error(answer):
+    probes = TASKS["attention"].probes(3)
+    outcomes = [{"outputs": {"output": torch.zeros(2, 3)}} for _ in probes]
+    outcomes[3] = answer
+    outcomes = [judge._outcome(p, x) for p, x in zip(probes, outcomes)]
+    found = judge.judge("attention", probes, outcomes)
+    assert outcomes[3] == {"error": "it sent no output, or too large a one"}
+    assert found.properties["runs"] is found.properties["right"] is False
+
+
+def test_only_dropout_can_be_skipped():
+    skipped = {"skipped": "x" * 2000, "outputs": {"output": torch.ones(2)}}
+    for name in ("mha", "attention", "causal_mask", "split_heads"):
+        for probe in TASKS[name].probes(3):
+            kept = judge._outcome(probe, skipped)
+            train = bool(probe["options"].get("train"))
+            assert ("skipped" in kept) == train
+            assert not train or kept == {"skipped": "x" * 1000}
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
