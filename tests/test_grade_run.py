@@ -165,6 +165,26 @@ def test_a_second_run_grades_what_is_new_or_changed_alone(folder):
 
 
 @linux
+def test_what_is_not_protected_is_said_before_anything_runs(folder, monkeypatch, capfd):
+    said = []
+
+    def engine(function, items, workers, address):
+        said.append(capfd.readouterr().err)  # until now
+        for item in items:
+            name, result = function(item)
+            yield name, result | {"unprotected": ["a moon", "a sun"]}
+
+    monkeypatch.setattr(run, "unprotected", lambda: ["a sun"])
+    monkeypatch.setitem(engines.ENGINES, "local", engine)
+    grading = new_run(folder)
+    grading()
+    assert said == ["Not protected here: a sun.\n"]
+    assert capfd.readouterr().err == "Not protected here: a moon.\n", "once"
+    grading()  # nothing is left to grade, and it is said again
+    assert said[1] == said[0] and capfd.readouterr().err == ""
+
+
+@linux
 def test_a_judge_that_fails_stops_nobody(folder, monkeypatch):
     def broken(task, probes, outcomes):
         if task == "split_heads":

@@ -229,6 +229,19 @@ def test_where_nothing_protects_files_it_refuses(monkeypatch):
         sandbox.Sandbox().start()
 
 
+@linux
+def test_a_look_ahead_sees_what_the_warm_process_lacks(monkeypatch):
+    with sandbox.Sandbox(unsafe=True) as started:
+        assert sandbox.unprotected() == started.warnings
+    lacking = sandbox.LOOK.replace(
+        "caps =", "Limits.prepare = lambda _: ['user']; caps ="
+    )
+    monkeypatch.setattr(sandbox, "LOOK", lacking)
+    assert sandbox.unprotected() == [limits.PURPOSES["user"]]
+    monkeypatch.setattr(sandbox, "LOOK", "import sys; sys.exit(1)")
+    assert sandbox.unprotected() == []
+
+
 def test_both_processors_have_a_number_for_what_both_have():
     for table in limits.REFUSED.values():
         for call in table.split():

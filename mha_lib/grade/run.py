@@ -19,6 +19,7 @@ from mha_lib.grade.assignments import Assignment, parse
 from mha_lib.grade.engines import ENGINES
 from mha_lib.grade.journal import Journal, write
 from mha_lib.grade.judge import Judge, digest
+from mha_lib.grade.sandbox import unprotected
 
 __all__ = ["Run", "submissions"]
 
@@ -90,6 +91,9 @@ class Run:
         header = {"assignment": version, "seed": seed}
         journal = Journal(self.place / "journal.jsonl", header, self.again)
         try:
+            self._told.clear()
+            if self.engine == "local":  # others say it of their machines, with results
+                self._tell(unprotected())
             places = (*self.places, self.place)
             folders = [place if place.is_dir() else place.parent for place in places]
             hidden = [str(folder.resolve()) for folder in folders]
@@ -119,13 +123,18 @@ class Run:
     def _keep(self, journal: Journal, name: str, result: dict) -> None:
         """First the reports, then the line that says that they are there."""
         path = self.place / "students" / _short(name)
-        for text in set(result.pop("unprotected")) - self._told:
-            print(f"Not protected here: {text}.", file=sys.stderr)
-            self._told.add(text)
+        self._tell(result.pop("unprotected"))
         result = {"submission": name, **result}
         write(path.with_name(path.name + ".json"), json.dumps(result, indent=1))
         write(path.with_name(path.name + ".html"), report.page(result))
         journal.add(report.row(result))
+
+    def _tell(self, texts: Iterable[str]) -> None:
+        """Say once a run what is not protected."""
+        for text in dict.fromkeys(texts):
+            if text not in self._told:
+                print(f"Not protected here: {text}.", file=sys.stderr, flush=True)
+        self._told.update(texts)
 
 
 def _done(journal: Journal, name: str, path: Path) -> bool:

@@ -20,13 +20,18 @@ import torch
 
 from mha_lib.grade.inside import limits, wire
 
-__all__ = ["Reply", "Sandbox", "Unsafe"]
+__all__ = ["Reply", "Sandbox", "Unsafe", "unprotected"]
 
 HERE = Path(__file__).resolve().parent
 ADAPTER = HERE.parent / "check" / "adapt.py"
 START = (
     "import sys; sys.path += sys.argv[3:]; "  # torch may lie where -I does not look
     "from inside.warm import main; main()"
+)
+LOOK = (  # without torch, and so in no time
+    "import json, sys; sys.path.append(sys.argv[1]); "
+    "from inside.limits import Limits; caps = json.loads(sys.argv[2]); "
+    "print(json.dumps(Limits(**caps).prepare()))"
 )
 GRACE = 10.0  # seconds that the warm process may take longer than the child
 MOST_TENSORS = 1 << 26  # bytes in one answer
@@ -220,6 +225,18 @@ class Sandbox:
             self.close()
             self.start()
             socket.send_fds(self.control, [b"!"], [connection.fileno()])
+
+
+def unprotected() -> list[str]:
+    """What this machine does not protect from, before any submission has run."""
+    if not hasattr(os, "fork"):
+        return []  # a sandbox refuses to start here, and says why
+    caps = {"memory": 0, "cpu": 1, "files": 1, "hidden": []}
+    command = [sys.executable, "-I", "-c", LOOK, str(HERE), json.dumps(caps)]
+    done = subprocess.run(command, env=_environment(), cwd="/", capture_output=True)
+    if done.returncode:  # then no sandbox starts either, and says why
+        return []
+    return [limits.PURPOSES[name] for name in json.loads(done.stdout)]
 
 
 def _environment() -> dict[str, str]:
