@@ -1,7 +1,9 @@
 """What once got past the check, or ended it, does so no more."""
 
+import random
 import warnings
 
+import numpy as np
 import pytest
 import torch
 import torch.nn as nn
@@ -112,6 +114,81 @@ class KeepsKeys(Right):
             key, value = (torch.cat(pair, 1) for pair in pairs)
         self.past = key, value
         return super().forward(query, key, value, mask)
+
+
+class KeepsKeysIfMasked(Right):
+    """Fails as soon as there are more keys than the mask has columns."""
+
+    past = None
+
+    def forward(self, query, key, value, mask=None):
+        if mask is not None:
+            if self.past is not None:
+                key = torch.cat([self.past, key], 1)
+            self.past = key
+        return super().forward(query, key, value, mask)
+
+
+class KeepsOneCall(Right):
+    """What comes out depends on the last call alone, so the third is as the second."""
+
+    past = None
+
+    def forward(self, query, key, value, mask=None):
+        last, self.past = self.past, value
+        fits = last is not None and last.shape == value.shape
+        return super().forward(query, key, value + last if fits else value, mask)
+
+
+class OwnGenerator(Right):
+    def __init__(self, embed_dim, num_heads):
+        super().__init__(embed_dim, num_heads)
+        self.draws = torch.Generator()
+
+    def forward(self, query, key, value, mask=None):
+        noise = torch.rand(query.shape, generator=self.draws)
+        return super().forward(query + noise, key, value, mask)
+
+
+class Drops(Right):
+    def forward(self, query, key, value, mask=None):
+        return super().forward(self.kept(query), key, value, mask)
+
+    def kept(self, x):
+        return F.dropout(x, 0.1)
+
+
+class DropsByNumPy(Drops):
+    def kept(self, x):
+        return x * torch.from_numpy(np.random.rand(*x.shape) > 0.1)
+
+
+class DropsByPython(Drops):
+    def kept(self, x):
+        return x * (random.random() > 0.1) + random.random()
+
+
+@pytest.mark.parametrize(
+    "layer", [KeepsKeys, KeepsKeysIfMasked, KeepsOneCall, OwnGenerator]
+)
+@pytest.mark.parametrize("made", [lambda layer: layer, lambda layer: layer(16, 2)])
+def test_memory_is_no_dropout(layer, made):
+    found = diagnose(made(layer), LAYER)
+    assert (found.verdict, found.mistakes) == ("unknown", [])
+    (words,) = found.evidence
+    assert "something is kept from one call to the next" in words
+    assert not found.properties["deterministic"]
+
+
+@pytest.mark.parametrize("layer", [Drops, DropsByNumPy, DropsByPython])
+def test_chance_is_dropout_whoever_draws(layer):
+    state, draws = random.getstate(), np.random.get_state()[1]
+    found = diagnose(layer, LAYER)
+    assert (found.verdict, found.mistakes) == ("named", ["dropout-in-eval"])
+    assert not found.properties["deterministic"]
+    if layer is Drops:
+        assert random.getstate() == state
+        assert (np.random.get_state()[1] == draws).all()
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 import torch
 from torch import Tensor
 
-from mha_lib.check.adapt import RAN_WITH
+from mha_lib.check.adapt import RAN_WITH, REMEMBERS
 from mha_lib.check.catalogue import MASKS, WEIGHTED
 from mha_lib.check.reference import POLICIES, Problem, compute
 from mha_lib.check.search import (
@@ -37,6 +37,11 @@ CONFIDENCE = {
     "unknown": "no mistake of the catalogue, alone or with others, gives your answers",
     "failed": "there is no answer to compare",
 }
+MEMORY = (
+    "The same call, with the same seed too, goes another way the second time: "
+    "something is kept from one call to the next (a cache of keys and values?), or "
+    "random numbers come from a generator of its own. Fix this first."
+)
 
 
 @dataclass
@@ -111,7 +116,7 @@ def judge(task: str, probes: list[dict], outcomes: list[dict]) -> Diagnosis:
 
     seen = _Seen(task, pairs, compared)
     explanations, loading = [], ""
-    if not seen.random:
+    if not seen.varies:
         explanations, loading = _explanations(seen)
     cases = seen.cases(loading)
     _verdict(found, seen, explanations, cases)
@@ -121,7 +126,7 @@ def judge(task: str, probes: list[dict], outcomes: list[dict]) -> Diagnosis:
         found.example = _example(cases, explanations[0])
     elif found.verdict == "unknown":
         found.example = _example(cases, None)
-        found.evidence += _revealed(seen, loading)
+        found.evidence += [] if seen.remembers else _revealed(seen, loading)
     found.confidence = CONFIDENCE[found.verdict]
     return found
 
@@ -133,8 +138,9 @@ class _Seen:
         self.task, self.pairs, self.compared = task, pairs, compared
         answered = [o for _, o in compared if "outputs" in o]
         self.missing = answered[0].get("missing", [])
-        self.notes = dict.fromkeys(n for o in answered for n in o.get("notes", []))
-        self.random = any(o.get("repeat_differs") for o in answered)
+        self.notes = dict.fromkeys(n for _, o in compared for n in o.get("notes", []))
+        self.remembers = self.notes.pop(REMEMBERS, "") is None
+        self.varies = any(o.get("repeat_differs") for o in answered) or self.remembers
         self.changed = sorted(
             {n for _, o in pairs for n in o.get("changed_inputs", ())}
         )
@@ -202,7 +208,11 @@ def _explanations(seen: _Seen) -> tuple[list[Explanation], str]:
 def _verdict(found: Diagnosis, seen: _Seen, explanations: list, cases: list) -> None:
     """Verdict and mistakes, as far as the numbers tell them."""
     failing = [case for case in cases if case.output is None]
-    if seen.random:
+    if seen.remembers:
+        found.verdict = "unknown"
+        found.evidence.append(MEMORY)
+        return
+    if seen.varies:
         found.verdict, found.mistakes = "named", ["dropout-in-eval"]
         found.evidence.append("Two calls with the same input gave different answers.")
         return
@@ -432,7 +442,7 @@ def _properties(found: Diagnosis, seen: _Seen, cases: list[Case]) -> None:
         "runs": all(case.output is not None for case in cases),
         "output_shape": all(map(_shape_fits, cases)),
         "inputs_unchanged": not seen.changed,
-        "deterministic": not seen.random,
+        "deterministic": not seen.varies,
     }
     if seen.task in WEIGHTED:
         rest = [c for c in cases if c.name != "empty row"]
