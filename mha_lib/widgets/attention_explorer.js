@@ -1,11 +1,13 @@
 // Where does each query look? All heads small, one head large, one query in words.
 import {
   button, choice, controls, dot, fixed, h, heatmap, need, needArray, numbers, palette, press,
-  products, range, readout, say, shade, slider, softmax, toggle, widget,
+  products, put, range, readout, say, shade, slider, softmax, toggle, widget,
 } from "./common.js";
 
 const VIEWS = { weights: "weights", scores: "scores (before softmax)" };
 const LOG_FLOOR = 4; // decades that the logarithmic colours span
+const LISTED = 16; // keys that are listed with their weights; of more, the largest
+const LARGEST = 8;
 
 /** The maps of one layer: weights, and scores where q and k are there. */
 export function maps(ui) {
@@ -126,7 +128,11 @@ export default widget("Attention explorer", (ui) => {
 
   // One query in words: which tokens it looks at, and how much.
   const query = h("div", { class: "mha-tokens", role: "group", "aria-label": "query" });
-  const looks = h("ol", { class: "mha-tokens", "aria-label": "weight of each key" });
+  const keys = () => ui.get("key_tokens").length;
+  const looks = h("ol", { class: "mha-tokens" });
+  const looksTitle = h("div", { class: "mha-caption" });
+  const all = h("ol", { class: "mha-tokens", "aria-label": "weight of each key" });
+  const more = h("details", { class: "mha-numbers", ontoggle: () => ui.redraw() }, h("summary"), all);
   let words = null;
   ui.follow(() => {
     const [i, j] = place();
@@ -136,17 +142,18 @@ export default widget("Attention explorer", (ui) => {
     }
     [...query.children].forEach((one, t) => press(one, t === i));
     const row = now.weights[Math.min(ui.get("head"), heads() - 1)][i];
-    const colours = palette(ui.root);
-    if (looks.children.length !== row.length || looks.dataset.words !== `${ui.get("key_tokens")}`) {
-      looks.dataset.words = ui.get("key_tokens");
-      looks.replaceChildren(...row.map((_, s) =>
-        h("li", {}, h("b", {}, name("key_tokens", s)), h("span", {}))));
-    }
-    row.forEach((weight, s) => {
-      const item = looks.children[s];
-      item.style.borderBottomColor = `rgb(${shade(colours, weight).join(" ")})`;
-      say(item.lastChild, fixed(weight));
-    });
+    const many = keys() > LISTED;
+    const places = many ? largestOf(row, LARGEST) : range(keys());
+    const list = (ol, some) =>
+      listWeights(ol, some.map((s) => [name("key_tokens", s), row[s]]), palette(ui.root));
+    list(looks, places);
+    more.hidden = !many;
+    if (many && more.open) list(all, range(keys()));
+    looks.classList.toggle("mha-largest", many);
+    put(looks, { "aria-label": many ? `the ${LARGEST} largest weights` : "weight of each key" });
+    say(more.firstChild, `All ${keys()} keys in their order`);
+    const rest = row.reduce((sum, w) => sum + w, 0) - places.reduce((sum, s) => sum + row[s], 0);
+    say(looksTitle, `looks at${many ? `: the ${LARGEST} largest weights, the others add up to ${fixed(rest)}` : ""}`);
     const one = map();
     const sum = row.reduce((a, b) => a + b, 0);
     const said = isHidden(ui.get("head"))(i, j) ? "hidden by the mask" : fixed(one[i][j], 3);
@@ -193,11 +200,28 @@ export default widget("Attention explorer", (ui) => {
     ),
     small,
     h("div", { class: "mha-caption" }, "query"), query,
-    h("div", { class: "mha-caption" }, "looks at"), looks,
+    looksTitle, looks, more,
     large, line,
     ui.get("q").length ? parts : "", table,
   );
 });
+
+/** Where a row is largest, the largest first; of equals the first. */
+function largestOf(row, count) {
+  return range(row.length).sort((a, b) => row[b] - row[a]).slice(0, count);
+}
+
+/** Words and weights as items of a list, which stay: only what changed is written. */
+function listWeights(list, items, colours) {
+  while (list.children.length > items.length) list.lastChild.remove();
+  while (list.children.length < items.length) list.append(h("li", {}, h("b"), h("span")));
+  items.forEach(([word, weight], i) => {
+    const item = list.children[i];
+    say(item.firstChild, word);
+    say(item.lastChild, fixed(weight));
+    item.style.borderBottomColor = `rgb(${shade(colours, weight).join(" ")})`;
+  });
+}
 
 /** A map as one picture, a pixel a cell. */
 function thumbnail(map, colour) {

@@ -115,6 +115,13 @@ export function say(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
+/** Write attributes only where they differ: each one written is style computed anew. */
+export function put(element, attributes) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (element.getAttribute(name) !== `${value}`) element.setAttribute(name, value);
+  }
+}
+
 /** A line that screen readers speak when it changes. */
 export function readout() {
   return h("output", { class: "mha-readout", "aria-live": "polite" });
@@ -189,10 +196,8 @@ export function button(label, action) {
   return h("button", { type: "button", class: "mha-button", onclick: action }, label);
 }
 
-/** Show whether a button is the chosen one; touch the page only where that changes. */
-export function press(one, pressed) {
-  if (one.getAttribute("aria-pressed") !== `${pressed}`) one.setAttribute("aria-pressed", pressed);
-}
+/** Show whether a button is the chosen one. */
+export const press = (one, pressed) => put(one, { "aria-pressed": pressed });
 
 export function controls(...children) {
   return h("div", { class: "mha-controls" }, ...children);
@@ -311,13 +316,15 @@ export const ink = (rgb) => (luminance(rgb) > 0.55 ? "#111" : "#fff");
 // --- heat maps ----------------------------------------------------------------------
 
 const FONT = "system-ui, sans-serif";
+const LABEL = 14; // pixels that a label needs from the next
 
 /**
  * A map of rows × columns on a canvas, steered by mouse, touch and keyboard.
  *
  * `content()` gives {rows, columns: labels, value(i, j) in −1…1, text(i, j), hidden(i, j),
  * cursor: [i, j] or null, row: the row that is lit, outlined(i, j), label, of}. `of` is a
- * list of all that the cells depend on; while it stays the same they are not drawn again.
+ * list of all that the cells depend on; while it and the labels stay the same, only what
+ * is lit is drawn again.
  * `move(i, j)` is called where the pointer or the arrow keys go, `pick(i, j)` for a
  * click, Enter or Space.
  */
@@ -327,8 +334,9 @@ export function heatmap(ui, { content, move, pick, rowTitle = "query", columnTit
     class: "mha-map", tabindex: "0", role: "application",
     "aria-roledescription": "map",
   }, canvas);
-  const cells = h("canvas"); // drawn once for many places of the cursor
+  const unlit = h("canvas"); // labels and cells, drawn once for many places of the cursor
   let known = null;
+  let measured = null;
   let layout = null;
   let now = null;
 
@@ -373,43 +381,49 @@ export function heatmap(ui, { content, move, pick, rowTitle = "query", columnTit
   ui.follow(() => {
     now = content();
     const { rows, columns } = now;
-    frame.setAttribute("aria-label", now.label);
+    put(frame, { "aria-label": now.label });
     const context = canvas.getContext("2d");
-    context.font = `12px ${FONT}`;
-    const longest = (labels) => Math.max(0, ...labels.map((x) => context.measureText(x).width));
-    const left = Math.min(96, Math.ceil(longest(rows)) + 24);
+    if (measured?.rows !== rows || measured.columns !== columns) {
+      context.font = `12px ${FONT}`;
+      const [tall, wide] = [rows, columns].map((labels) =>
+        Math.max(0, ...labels.map((x) => context.measureText(x).width)));
+      measured = { rows, columns, tall, wide };
+    }
+    const left = Math.min(96, Math.ceil(measured.tall) + 24);
     const wide = Math.max(120, frame.clientWidth || ui.root.clientWidth);
     const cell = Math.max(3, Math.min(most, Math.floor((wide - left - 2) / columns.length)));
-    const slanted = longest(columns) > cell - 4;
-    const top = slanted ? Math.min(96, Math.ceil(longest(columns)) + 24) : 34;
-    layout = { left, top, cell };
-    const [width, height] = [left + cell * columns.length + 2, top + cell * rows.length + 2];
+    const slanted = measured.wide > cell - 4;
+    const top = slanted ? Math.min(96, Math.ceil(measured.wide) + 24) : 34;
+    layout = { left, top, cell, slanted };
     const scale = window.devicePixelRatio || 1;
-    canvas.width = Math.round(width * scale);
-    canvas.height = Math.round(height * scale);
-    canvas.style.width = `${width}px`;
-    canvas.style.height = `${height}px`;
-    context.scale(scale, scale);
     const colours = palette(ui.root);
-    drawLabels(context, now, layout, colours, slanted, rowTitle, columnTitle);
-    const of = now.of && [...now.of, cell, scale, colours, rows.length, columns.length];
+    const of = now.of && [...now.of, wide, scale, colours, rows, columns];
     if (!of || !of.every((x, i) => x === known?.[i])) {
-      cells.width = Math.ceil(cell * columns.length * scale);
-      cells.height = Math.ceil(cell * rows.length * scale);
-      const inner = cells.getContext("2d");
-      inner.scale(scale, scale);
-      drawCells(inner, now, cell, colours);
+      const [width, height] = [left + cell * columns.length + 2, top + cell * rows.length + 2];
+      for (const one of [canvas, unlit]) {
+        one.width = Math.round(width * scale);
+        one.height = Math.round(height * scale);
+      }
+      Object.assign(canvas.style, { width: `${width}px`, height: `${height}px` });
+      const below = unlit.getContext("2d");
+      below.scale(scale, scale);
+      drawTitles(below, layout, colours, rowTitle, columnTitle);
+      drawLabels(below, now, layout, colours);
+      drawCells(below, now, layout, colours);
       known = of;
     }
-    context.drawImage(cells, left, top, cells.width / scale, cells.height / scale);
+    context.setTransform(1, 0, 0, 1, 0, 0);
+    context.globalCompositeOperation = "copy"; // nothing of the last picture stays
+    context.drawImage(unlit, 0, 0);
+    context.globalCompositeOperation = "source-over";
+    context.scale(scale, scale);
+    lightLabels(context, now, layout, colours);
     drawCursor(context, now, layout, colours);
   });
   return frame;
 }
 
-function drawLabels(context, now, { left, top, cell }, colours, slanted, rowTitle, columnTitle) {
-  const { rows, columns, cursor, row } = now;
-  const centre = (k) => (k + 0.5) * cell;
+function drawTitles(context, { left, top }, colours, rowTitle, columnTitle) {
   context.textBaseline = "middle";
   context.font = `11px ${FONT}`;
   context.fillStyle = colours.muted;
@@ -421,40 +435,68 @@ function drawLabels(context, now, { left, top, cell }, colours, slanted, rowTitl
   context.textAlign = "right";
   context.fillText(`← ${rowTitle}`, 0, 0);
   context.restore();
-  // Labels: all where they fit, else those under the cursor and every so many.
-  const every = Math.max(1, Math.ceil(14 / cell));
-  const shown = (k, lit) => k === lit || (k % every === 0 && (lit == null || Math.abs(k - lit) >= every));
-  const lit = cursor?.[0] ?? row;
-  rows.forEach((label, i) => {
-    if (!shown(i, lit)) return;
-    context.fillStyle = i === lit ? colours.accent : colours.text;
-    context.font = `${i === lit ? "bold " : ""}12px ${FONT}`;
+}
+
+/** All labels where they fit, else every so many. */
+const everyOf = (cell) => Math.max(1, Math.ceil(LABEL / cell));
+
+function drawLabels(context, { rows, columns }, layout, colours) {
+  context.fillStyle = colours.text;
+  context.font = `12px ${FONT}`;
+  for (const [axis, labels] of [rows, columns].entries()) {
+    const every = everyOf(layout.cell);
+    labels.forEach((label, k) => k % every || atLabel(context, layout, axis, k, (length) =>
+      context.fillText(label, 0, 0, length)));
+  }
+}
+
+/** The labels at the cursor, in place of those that they would cover. */
+function lightLabels(context, { rows, columns, cursor, row }, layout, colours) {
+  const every = everyOf(layout.cell);
+  context.fillStyle = colours.accent;
+  context.font = `bold 12px ${FONT}`;
+  [[rows, cursor?.[0] ?? row], [columns, cursor?.[1]]].forEach(([labels, lit], axis) => {
+    if (lit == null || lit >= labels.length) return;
+    const first = Math.max(0, Math.ceil((lit - every + 1) / every) * every);
+    for (let k = first; k < lit + every && k < labels.length; k += every) {
+      atLabel(context, layout, axis, k, (length, from) =>
+        context.clearRect(from, -LABEL / 2, length, LABEL));
+    }
+    atLabel(context, layout, axis, lit, (length) => context.fillText(labels[lit], 0, 0, length));
+  });
+}
+
+/** Draw where label k of the rows (axis 0) or columns (axis 1) is anchored. */
+function atLabel(context, { left, top, cell, slanted }, axis, k, draw) {
+  const centre = (k + 0.5) * cell;
+  context.save();
+  context.textBaseline = "middle";
+  if (axis === 0) {
+    context.translate(left - 5, top + centre);
     context.textAlign = "right";
-    context.fillText(label, left - 5, top + centre(i), left - 22);
-  });
-  columns.forEach((label, j) => {
-    if (!shown(j, cursor?.[1])) return;
-    context.save();
-    context.fillStyle = j === cursor?.[1] ? colours.accent : colours.text;
-    context.font = `${j === cursor?.[1] ? "bold " : ""}12px ${FONT}`;
-    context.translate(left + centre(j), top - 5);
-    if (slanted) context.rotate(-Math.PI / 2);
-    else context.translate(0, -5);
-    context.textAlign = slanted ? "left" : "center";
-    context.fillText(label, 0, 0, slanted ? top - 22 : undefined);
-    context.restore();
-  });
+    draw(left - 22, 22 - left);
+  } else if (slanted) {
+    context.translate(left + centre, top - 5);
+    context.rotate(-Math.PI / 2);
+    context.textAlign = "left";
+    draw(top - 22, 0);
+  } else {
+    context.translate(left + centre, top - 10);
+    context.textAlign = "center";
+    draw(cell, -cell / 2);
+  }
+  context.restore();
 }
 
 const gapOf = (cell) => (cell > 6 ? 1 : 0);
 
-function drawCells(context, now, cell, colours) {
+function drawCells(context, now, { left, top, cell }, colours) {
   const gap = gapOf(cell);
   context.textBaseline = "middle";
   context.textAlign = "center";
   for (let i = 0; i < now.rows.length; i++) {
     for (let j = 0; j < now.columns.length; j++) {
-      const [x, y] = [j * cell, i * cell];
+      const [x, y] = [left + j * cell, top + i * cell];
       const hidden = now.hidden?.(i, j);
       const fill = shade(colours, hidden ? 0 : now.value(i, j));
       context.fillStyle = css(fill);

@@ -139,6 +139,85 @@ def test_layers(live):
     torch.testing.assert_close(shown(opened), weights[2][0], atol=6e-4, rtol=0)
 
 
+# --- more keys than one reads at a glance ------------------------------------------
+
+MANY = 64
+
+
+def long_text() -> tuple[AttentionExplorer, torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    weights = torch.softmax(2 * torch.randn(2, MANY, MANY, generator=generator), -1)
+    return AttentionExplorer(weights, [f"t{i}" for i in range(MANY)]), weights
+
+
+def listed(opened, name: str) -> list[str]:
+    opened.settle()
+    items = opened.root_element.get_by_role("list", name=name).get_by_role("listitem")
+    return items.evaluate_all(
+        "all => all.map(x => x.innerText.split(/\\s+/).join(' '))"
+    )
+
+
+def test_few_keys_are_listed_in_their_order(live):
+    opened = live(explorer())
+    opened.button("cat").click()
+    wanted = [f"{k} {w:.2f}" for k, w in zip(KEYS, expected()[0, 1].tolist())]
+    assert listed(opened, "weight of each key") == wanted
+    assert opened.root_element.get_by_text("keys in their order").is_hidden()
+
+
+def test_of_many_keys_the_largest_are_listed(live):
+    widget, weights = long_text()
+    opened = live(widget)
+    opened.root_element.locator(".mha-map").focus()
+    for row in (0, 1, 2):
+        top = weights[0, row].topk(8)
+        wanted = [f"t{i} {w:.2f}" for w, i in zip(*(x.tolist() for x in top))]
+        assert listed(opened, "the 8 largest weights") == wanted
+        rest = f"the others add up to {1 - float(top.values.sum()):.2f}"
+        assert opened.root_element.get_by_text(rest).is_visible()
+        opened.page.keyboard.press("ArrowDown")
+
+
+def test_all_keys_are_listed_when_asked_for(live):
+    widget, weights = long_text()
+    opened = live(widget)
+    opened.root_element.get_by_text(f"All {MANY} keys in their order").click()
+    for row in (0, 1):
+        wanted = [f"t{i} {w:.2f}" for i, w in enumerate(weights[0, row].tolist())]
+        assert listed(opened, "weight of each key") == wanted
+        opened.root_element.locator(".mha-map").press("ArrowDown")
+    assert opened.faults() == []
+
+
+def test_a_key_touches_little_of_the_page(live):
+    opened = live(long_text()[0])
+    opened.root_element.locator(".mha-map").focus()
+    opened.root_element.evaluate(
+        """root => {
+            window.touched = 0;
+            const what = { childList: true, characterData: true, attributes: true };
+            new MutationObserver(all => (window.touched += all.length))
+                .observe(root, { subtree: true, ...what });
+        }"""
+    )
+    opened.page.keyboard.press("ArrowDown")
+    opened.settle()
+    assert 0 < opened.page.evaluate("window.touched") < MANY
+
+
+@pytest.mark.parametrize("width", [320, 800])
+def test_labels_come_back_when_the_cursor_goes(live, width):
+    opened = live(long_text()[0], viewport={"width": width, "height": 800})
+    opened.root_element.locator(".mha-map").focus()
+    before = opened.pixels()
+    for there, back in (("ArrowDown", "ArrowUp"), ("ArrowRight", "ArrowLeft")):
+        for key in [there] * 5 + [back] * 5:
+            opened.page.keyboard.press(key)
+            opened.settle()
+    assert opened.pixels() == before
+
+
 @pytest.mark.parametrize("colours", ["light", "dark"])
 def test_nothing_for_axe_to_find(live, colours):
     opened = live(explorer(mask=causal_mask(T, S)), color_scheme=colours)
