@@ -285,12 +285,60 @@ class NoReturnWithMask(nn.Module):
 
 
 @pytest.mark.parametrize("right", [Fused, FusedHeadByHead, BareMatrices, Right])
-def test_a_branch_without_return_is_a_sentence(right):
+def test_a_branch_without_return_is_a_sentence_and_no_matter_of_sizes(right):
     forgets = type("Forgets", (NoReturnWithMask, right), {})
     found = diagnose(forgets, LAYER)
     words = "a torch.Tensor must be returned; got None; is a `return` missing?"
-    assert found.error == words
+    assert (found.error, found.verdict) == (words, "unknown")
+    assert (found.mistakes, found.evidence[0]) == ([], "Where it answers, it is right.")
     assert not found.properties["right_with_mask"]
+
+
+def test_what_answers_wrong_beside_an_error_is_not_called_right():
+    class RollsTheMask(Right):
+        def forward(self, query, key, value, mask=None):
+            if len(query) == 1:
+                raise RuntimeError("one sequence")
+            mask = None if mask is None else mask.roll(1, -1)
+            return super().forward(query, key, value, mask)
+
+    found = diagnose(RollsTheMask, LAYER)
+    assert (found.verdict, found.mistakes) == ("unknown", [])
+    assert "Where it answers, it is right." not in found.evidence
+
+
+def test_a_mistake_before_a_missing_return_is_named():
+    found = diagnose(type("Forgets", (NoReturnWithMask, NoScale), {}), LAYER)
+    assert found.mistakes == ["no-scale"]
+    assert "is a `return` missing?" in found.error
+
+
+@pytest.mark.parametrize("order", ["transposed", ""])
+@pytest.mark.parametrize("dropped", [True, False])
+def test_dropout_is_seen_however_the_matrices_lie(order, dropped):
+    class Bare(BareMatrices):
+        def __init__(self, embed_dim, num_heads, dropout=0.1):
+            super().__init__(embed_dim, num_heads)
+            self.drop = nn.Dropout(dropout if dropped else 0.0)
+
+        def forward(self, Q, K, V, mask=None):
+            q, k, v, o = (
+                W.T if order else W for W in (self.W_Q, self.W_K, self.W_V, self.W_O)
+            )
+            q, k, v = (
+                (x @ W).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+                for x, W in ((Q, q), (K, k), (V, v))
+            )
+            s = q @ k.mT / q.shape[-1] ** 0.5
+            if mask is not None:
+                s = s.masked_fill(~mask[:, None], -torch.inf)
+            w = s.softmax(-1)
+            w = self.drop(w) if dropped else w
+            return (w @ v).transpose(1, 2).flatten(2) @ o
+
+    found = diagnose(Bare, LAYER)
+    assert found.mistakes == ([] if dropped else ["dropout-unused"])
+    assert not [text for text in found.evidence if "dropout" in text]
 
 
 @pytest.mark.parametrize("name", HEAD_COUNTS.split())

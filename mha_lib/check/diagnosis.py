@@ -7,6 +7,7 @@ that hold and others that fail, and what the probe that shows the map reveals.
 
 import re
 from dataclasses import asdict, dataclass, field
+from itertools import combinations
 
 import torch
 from torch import Tensor
@@ -120,7 +121,7 @@ def judge(task: str, probes: list[dict], outcomes: list[dict]) -> Diagnosis:
         explanations, loading = _explanations(seen)
     cases = seen.cases(loading)
     _verdict(found, seen, explanations, cases)
-    _beside_the_numbers(found, seen, explanations, cases)
+    _beside_the_numbers(found, seen, explanations, cases, loading)
     _properties(found, seen, cases)
     if found.verdict != "right" and explanations:
         found.example = _example(cases, explanations[0])
@@ -223,7 +224,7 @@ def _verdict(found: Diagnosis, seen: _Seen, explanations: list, cases: list) -> 
         simpler = explain(seen.task, answered)
         if simpler and len(names(simpler[0].path)) + 1 < length:
             explanations[:] = simpler
-            found.mistakes += _of_error(found.error) or ["needs-equal-sizes"]
+            found.mistakes += _of_error(found.error) or _of_sizes(cases)
     if not explanations:
         wrong = [case for case in cases if not _shape_fits(case)]
         found.verdict = "unknown"
@@ -239,6 +240,10 @@ def _verdict(found: Diagnosis, seen: _Seen, explanations: list, cases: list) -> 
         return
     explanation = explanations[0]
     found.mistakes = [*names(explanation.path), *found.mistakes]
+    if not found.mistakes and found.error and explanation.masks:
+        found.verdict = "unknown"
+        found.evidence.append("Where it answers, it is right.")
+        return
     if found.mistakes:
         found.verdict = "named" if len(found.mistakes) == 1 else "stacked"
         judged = [c for c in cases if explanation.masks or not c.problem.masked]
@@ -261,6 +266,26 @@ def _verdict(found: Diagnosis, seen: _Seen, explanations: list, cases: list) -> 
         found.policy["empty rows"] = known or "other"
 
 
+def _of_sizes(cases: list[Case]) -> list[str]:
+    """Whether it failed where two sizes differ, and there alone."""
+    if all(case.problem.masked for case in cases if case.output is None):
+        cases = [case for case in cases if case.problem.masked]
+
+    def needs(a: str, b: str) -> bool:
+        ran = False
+        for case in cases:
+            one, two = case.problem.sizes[a], case.problem.sizes[b]
+            fails = case.output is None
+            broadcast = not fails and 1 in (one, two)  # fits whatever comes
+            if fails != (one != two) and not broadcast:
+                return False
+            ran = ran or (not fails and one == two)
+        return ran
+
+    found = any(needs(*pair) for pair in combinations("BTSHD", 2))
+    return ["needs-equal-sizes"] if found else []
+
+
 def _shape_fits(case: Case) -> bool:
     return (
         case.output is None
@@ -269,7 +294,7 @@ def _shape_fits(case: Case) -> bool:
 
 
 def _beside_the_numbers(
-    found: Diagnosis, seen: _Seen, explanations: list, cases: list[Case]
+    found: Diagnosis, seen: _Seen, explanations: list, cases: list[Case], loading: str
 ) -> None:
     """Mistakes and policies that no stage of the reference shows."""
     extra = []
@@ -287,7 +312,7 @@ def _beside_the_numbers(
         explained = explanations[0]
         extra += _weights(found, seen, explained, cases)
         if not names(explained.path):
-            extra += _training(found, seen)
+            extra += _training(found, seen, loading)
     if found.error:
         extra += _of_error(found.error)
     for name in ("half", "device"):
@@ -352,12 +377,13 @@ def _weights(
     return []
 
 
-def _training(found: Diagnosis, seen: _Seen) -> list[str]:
+def _training(found: Diagnosis, seen: _Seen, loading: str) -> list[str]:
     """What dropout does, read off the probe that shows the map."""
-    pair = seen.probe("training")
-    if pair is None or "outputs" not in pair[1]:
+    probe, outcome = seen.probe("training") or ({}, {})
+    if loading:
+        outcome = outcome.get("alternatives", {}).get(loading, {})
+    if "outputs" not in outcome:
         return []
-    probe, outcome = pair
     p = Problem.of(probe, seen.missing)
     expected = compute(p)
     output = outcome["outputs"]["output"].double()
