@@ -1,14 +1,24 @@
 """Widgets in pages of their own, opened in a browser."""
 
 import os
+from functools import wraps
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Keyboard, Locator, Mouse, Page
 
 from mha_lib.widgets import to_html
 from tests.browser import Visit
 
 WITHOUT_BROWSER = "WIDGETS_WITHOUT_BROWSER"  # set: only what tests Python
+
+ACTS = {  # what a reader does; a widget answers in the frame after it
+    Locator: "check click dispatch_event fill focus hover press select_option "
+    "set_checked tap uncheck",
+    Keyboard: "press type",
+    Mouse: "click down move up wheel",
+    Page: "emulate_media set_viewport_size",
+}
 
 
 def pytest_collection_modifyitems(config, items):
@@ -76,14 +86,31 @@ class Live(Visit):
 
 
 @pytest.fixture
-def live(chromium, tmp_path):
-    """Open a widget: live(widget, color_scheme="dark", viewport={...})."""
+def live(chromium, tmp_path, monkeypatch):
+    """Open a widget: live(widget, color_scheme="dark", viewport={...}).
+
+    After each act of a reader the test goes on when the widgets have drawn: what a
+    test reads is never of the frame before, however slow the machine.
+    """
     visits = []
 
     def open_widget(*widgets, **context):
         visits.append(Live(chromium, widgets, tmp_path, **context))
         return visits[-1]
 
+    def and_settle(act):
+        @wraps(act)
+        def act_and_settle(*args, **options):
+            done = act(*args, **options)
+            for visit in visits:
+                visit.settle()
+            return done
+
+        return act_and_settle
+
+    for kind, names in ACTS.items():
+        for name in names.split():
+            monkeypatch.setattr(kind, name, and_settle(getattr(kind, name)))
     yield open_widget
     for visit in visits:
         visit.context.close()
