@@ -158,11 +158,6 @@ def compares(T, S):
     return torch.arange(T).unsqueeze(1) >= torch.arange(S)
 
 
-@right("causal_mask")
-def square_only(size):
-    return torch.tril(torch.ones(size, size)) == 1
-
-
 @right("padding_mask")
 def loops(lengths, S):
     mask = torch.zeros(len(lengths), 1, S, dtype=torch.bool)

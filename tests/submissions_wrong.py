@@ -232,6 +232,16 @@ def cache_corner(T, S):
     return torch.arange(S)[None] <= torch.arange(T)[:, None] + (S - T)
 
 
+@wrong("causal_mask", "causal-square")
+def square_only(size):
+    return torch.tril(torch.ones(size, size)) == 1
+
+
+@wrong("causal_mask", "causal-transposed", "causal-square")
+def upper_square(size):
+    return torch.triu(torch.ones(size, size)) == 1
+
+
 @wrong("padding_mask", "padding-off-by-one")
 def includes_the_next(lengths, S):
     return (torch.arange(S)[None, :] <= lengths[:, None]).unsqueeze(1)

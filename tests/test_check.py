@@ -17,7 +17,13 @@ from mha_lib.check.reference import Problem, compute
 from mha_lib.check.report import link, section_title
 from tests.reference import attend
 from tests.submissions_right import RIGHT, Annotated, Fused
-from tests.submissions_wrong import WRONG, Base, column_softmax, forgot_to_scale
+from tests.submissions_wrong import (
+    WRONG,
+    Base,
+    column_softmax,
+    forgot_to_scale,
+    square_only,
+)
 from tests.test_check_pairs import executed, one_name, said
 
 ROOT = Path(__file__).parents[1]
@@ -466,6 +472,14 @@ def test_errors_become_sentences_about_what_was_required_and_what_came():
         assert re.search(words, repr(report)), repr(report)
         assert "Required: attention(q, k, v, mask=None)" in repr(report)
         assert "Traceback" not in repr(report) and "mha_lib" not in repr(report)
+
+
+def test_a_causal_mask_of_T_alone_is_half_of_what_is_asked():
+    report = check(square_only, "causal_mask")
+    assert report.diagnosis.properties["right: plain"]
+    assert not report.diagnosis.properties["right: T < S"]
+    assert "causal_mask must take T and S; this one takes T alone" in repr(report)
+    assert "the mask is made as (T, T), and S is not used" in repr(report)
 
 
 def test_the_task_is_taken_from_the_name_or_the_kind():

@@ -550,7 +550,7 @@ def _bound(f: Callable, task: str, extra: tuple, target: Callable | None = None)
     def call(inputs: dict) -> object:
         if single:
             if inputs["T"] != inputs["S"]:
-                raise _Skip("it takes T alone")
+                raise Advice("causal_mask must take T and S; this one takes T alone")
             return target(inputs["T"])
         if by_name and not extra and (masks or "mask" not in inputs):
             arguments, named = (), {by_letter[n][0]: inputs[n] for n in names}

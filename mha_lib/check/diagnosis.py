@@ -344,6 +344,7 @@ def _beside_the_numbers(
 def _of_error(text: str) -> list[str]:
     """The mistake that an error message gives away."""
     for pattern, name in (
+        (r"takes T alone", "causal-square"),
         (r"without overflow", "fill-overflows-half"),
         (r"same device|expected device", "constant-device"),
         (r"same dtype|expected scalar type|to have the same", "constant-dtype"),
