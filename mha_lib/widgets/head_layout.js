@@ -8,6 +8,7 @@ const MOST_CELLS = 48;
 const MOST_STEPS = 8;
 const MOST_AXES = 4;
 const TOKENS = ["abcdef", "uvwxyz"]; // of sequence 0 and of sequence 1
+const NARROW = "(max-width: 30rem)"; // as in common.css
 
 // --- tensors, as torch keeps them: {memory, offset, shape, strides, names} --------------
 
@@ -500,8 +501,10 @@ function card(state, before, sizes, place) {
   const { mark, text } = judge(state, sizes);
   const all = state.value ? places(state.value, sizes) : [];
   const path = h("p", { class: "mha-path" });
-  const node = h("li", { class: "mha-card" },
-    h("code", {}, codeOf(state.step, place ? "…" : "").replace("….", ".")),
+  const outline = state.value ? `${tuple(state.value.parts[0].shape)} ${mark}` : mark;
+  const fold = h("details", { open: true },
+    h("summary", {}, h("code", {}, codeOf(state.step, place ? "…" : "").replace("….", ".")),
+      h("span", { class: "mha-outline" }, ` ${outline}`)),
     state.value ? [
       h("dl", {}, facts(state.value, before).map(([name, what]) =>
         h("div", {}, h("dt", {}, name), h("dd", {}, what)))),
@@ -509,9 +512,10 @@ function card(state, before, sizes, place) {
     ] : null,
     state.error ? h("p", {}, h("code", {}, `${state.error.type}: ${state.error.message}`)) : null,
     h("p", { class: "mha-verdict" }, h("b", {}, mark), ` ${text}`));
+  const node = h("li", { class: "mha-card" }, fold);
   const buttons = [...node.querySelectorAll("[data-element]")];
   let last = [];
-  return { node, follow(element) {
+  return { node, fold, follow(element) {
     for (const one of last) {
       one.setAttribute("aria-pressed", "false");
       one.tabIndex = -1;
@@ -565,6 +569,12 @@ function column(ui, trait, title, followed) {
   const node = h("div", { class: "mha-column", role: "group", "aria-label": title }, h("div", { class: "mha-head" }, h("p", {}, code), verdict), list);
   let cards = [];
   let known = "";
+  let narrow = false;
+  /** On a phone only the last two steps are open, and no start that both columns share. */
+  const unfold = () => cards.forEach(({ fold }, i) => {
+    const last = cards.length - 1;
+    fold.open = !narrow || i === last || (i === last - 1 && i > 0);
+  });
   ui.follow(() => {
     const [steps, sizes] = [ui.get(trait), sizesOf(ui)];
     const state = JSON.stringify([steps, sizes]);
@@ -582,6 +592,11 @@ function column(ui, trait, title, followed) {
       code.textContent = steps.reduce((before, step) => codeOf(step, before), "");
       verdict.replaceChildren(h("b", {}, mark), ` ${short}.${"✓…".includes(mark) ? luck(steps, sizes) : ""}`);
       known = state;
+      if (narrow) unfold();
+    }
+    if (narrow !== matchMedia(NARROW).matches) {
+      narrow = !narrow;
+      unfold();
     }
     cards.forEach((one) => one.follow(followed()));
   });
@@ -698,7 +713,8 @@ export default widget("Head layout", (ui) => {
   });
   columns.append(column(ui, "steps", "steps", followed), column(ui, "beside", "steps beside them", followed));
   ui.root.append(
-    controls(recipe("show", "steps", "your own steps"), recipe("beside it", "beside", "nothing")),
+    h("div", { class: "mha-recipes" },
+      controls(recipe("show", "steps", "your own steps"), recipe("beside it", "beside", "nothing"))),
     controls(
       size("B", "batch", TOKENS.length), size("T", "tokens", TOKENS[0].length),
       size("H", "num_heads", 4), size("D", "head_dim", 4),

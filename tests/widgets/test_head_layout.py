@@ -510,6 +510,43 @@ def test_table_holds_every_step(live):
     assert len(rows) == 1 + 3 + 2
 
 
+def unfolded(opened, which=0):
+    opened.settle()
+    return column(opened, which).evaluate(
+        "node => [...node.querySelectorAll('.mha-card details')].map(one => one.open)"
+    )
+
+
+PHONE = {"width": 360, "height": 640}
+
+
+def test_a_phone_shows_the_last_two_steps_first(live):
+    opened = live(HeadLayout(), viewport=PHONE)
+    assert unfolded(opened) == [False, True, True]
+    assert unfolded(opened, 1) == [False, True]
+    first = column(opened).locator(".mha-card summary").first
+    assert first.inner_text().split() == ["x", "(1,", "3,", "4)", "✓"]
+    first.press("Enter")
+    assert unfolded(opened) == [True, True, True]
+    opened.button("append").click()
+    assert unfolded(opened) == [False, False, True, True]
+    opened.button("start over").click()
+    assert unfolded(opened) == [True]
+    assert opened.width() == PHONE["width"] and opened.faults() == []
+
+
+def test_a_wide_page_shows_all_steps(live):
+    opened = live(HeadLayout())
+    assert unfolded(opened) == [True] * 3
+    column(opened).locator(".mha-card summary").first.click()
+    opened.button("append").click()
+    assert unfolded(opened) == [False, True, True, True]  # the reader's choice stays
+    opened.page.set_viewport_size(PHONE)
+    assert unfolded(opened) == [False, False, True, True]
+    opened.page.set_viewport_size({"width": 1000, "height": 640})
+    assert unfolded(opened) == [True] * 4
+
+
 @pytest.mark.parametrize("colours", ["light", "dark"])
 def test_nothing_for_axe_to_find(live, colours):
     widget = HeadLayout(2, 4, 2, 1, show=CONCAT, beside=REFUSED)
