@@ -13,6 +13,7 @@ from torch import Tensor
 from mha_lib.check.diagnosis import Diagnosis, judge
 from mha_lib.check.report import Report
 from mha_lib.check.tasks import TASKS
+from mha_lib.grade import picture
 from mha_lib.grade.assignments import Assignment, Question
 from mha_lib.grade.sandbox import Reply, Sandbox
 
@@ -102,6 +103,7 @@ class Judge:
         task, probes = TASKS[question.task], self.probes[question.name]
         try:
             diagnosis = judge(task.name, probes, outcomes)
+            shown = picture.of(diagnosis.example, task.name)
         except Exception as error:  # a fault of ours must not stop the others
             return self._unjudged(question, error)
         right = diagnosis.verdict == "right"
@@ -123,6 +125,7 @@ class Judge:
             "fingerprint": fingerprint(task.name, outcomes) if unknown else "",
             "words": str(Report(diagnosis, task)),
             "diagnosis": diagnosis.to_dict(),
+            "picture": shown,
         }
 
     def _unjudged(self, question: Question, error: Exception) -> dict:
@@ -136,6 +139,7 @@ class Judge:
             "fingerprint": "",
             "words": text,
             "diagnosis": Diagnosis(question.task, "failed", error=text).to_dict(),
+            "picture": None,
         }
 
 

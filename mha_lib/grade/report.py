@@ -3,12 +3,15 @@
 Whatever a submission wrote is text here, never markup.
 """
 
-import re
 import statistics
 from collections import Counter
 from collections.abc import Iterable
+from functools import cache
 from html import escape
 
+from mha_lib.check.catalogue import MISTAKES
+from mha_lib.check.report import link
+from mha_lib.grade import picture
 from mha_lib.grade.assignments import Assignment
 
 __all__ = ["page", "question", "row", "summary", "summary_page"]
@@ -19,11 +22,14 @@ STYLE = """
 :root { color-scheme: light dark }
 body { font: 1rem/1.5 system-ui, sans-serif; max-width: 50rem; margin: 2rem auto;
   padding: 0 1rem }
-h2 { margin-top: 2rem } code, pre { font-family: ui-monospace, monospace }
-pre { white-space: pre-wrap } .points { float: right; font-weight: normal }
+h1, h2, p, li, td { overflow-wrap: anywhere }
+h2 { margin-top: 2.5rem } h2::after { content: ""; display: block; clear: both }
+code { font-family: ui-monospace, monospace }
+.points { float: right; font-weight: normal; padding-left: 1rem }
 table { border-collapse: collapse; width: 100% }
 th, td { text-align: left; padding: .2rem .6rem .2rem 0; vertical-align: top }
-td:last-child { width: 50% } .n { text-align: right }
+.n { text-align: right } .chart td:last-child { width: 50% }
+.worth { width: auto; margin-top: 1rem } .worth th, .worth td { padding-right: 2rem }
 .bar { background: #3b6ea8; height: 1rem; min-width: 1px }
 .note { border-left: .3rem solid #b8860b; padding-left: .8rem }
 """
@@ -39,7 +45,8 @@ PAGE = """<!doctype html>
 
 def _page(title: str, parts: Iterable[str]) -> str:
     body = "\n".join(part for part in parts if part)
-    return PAGE.format(title=escape(title), style=STYLE, body=body)
+    style = STYLE + picture.STYLE
+    return PAGE.format(title=escape(title), style=style, body=body)
 
 
 def _list(items: Iterable[str]) -> str:
@@ -67,19 +74,48 @@ def page(result: dict) -> str:
 
 
 def question(part: dict) -> str:
-    """One question: its points, what holds, what went wrong and why."""
+    """One question: its points, what went wrong and why, a picture, what holds."""
     marks = f"{part['points']:g} of {part['out_of']:g}"
     head = f"<code>{escape(part['name'])}</code>: {escape(part['title'])}"
-    properties = part["diagnosis"]["properties"]
-    rows = []
-    for name, worth in part["worth"].items():
-        holds = "holds" if properties.get(name) else "does not hold"
-        cells = (escape(name), holds, f"{worth if properties.get(name) else 0:g}")
-        rows.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
-    table = f"<table>{''.join(rows)}</table>" if rows else ""
-    said = re.sub(r"(https://\S+)", r'<a href="\1">\1</a>', escape(part["words"]))
     title = f'<h2>{head} <span class="points">{marks}</span></h2>'
-    return f"{title}<pre>{said}</pre>{table}"
+    return title + _said(part["words"]) + picture.html(part["picture"]) + _worth(part)
+
+
+def _said(words: str) -> str:
+    """The words of `mha_lib.check`, whose lines are indented by two blanks a level."""
+    lines = []
+    for place, line in enumerate(words.splitlines()):
+        text = line.lstrip(" ")
+        indent = min((len(line) - len(text)) // 2, 3)
+        said = escape(text)
+        before, _, url = text.rpartition(" ")
+        if before and url in _addresses():  # none that a submission has written
+            said = f'<a href="{escape(url)}">{escape(before)}</a>'
+        said = said if place else f"<b>{said}</b>"
+        lines.append(f'<p style="margin:.2em 0 .2em {indent * 1.5:g}em">{said}</p>')
+    return "".join(lines)
+
+
+@cache
+def _addresses() -> set[str]:
+    """Of the sections that the catalogue sends readers to."""
+    return {link(mistake.section) for mistake in MISTAKES.values()} - {""}
+
+
+def _worth(part: dict) -> str:
+    """The points of each property, where a question has them."""
+    if not part["worth"]:
+        return ""
+    properties, rows = part["diagnosis"]["properties"], []
+    for name, worth in part["worth"].items():
+        holds = properties.get(name, False)
+        earned = worth if holds and part["points"] else 0  # zeros hold a lot, too
+        cells = escape(name.replace("_", " ")), "yes" if holds else "no", f"{earned:g}"
+        rows.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
+    head = "".join(f'<th scope="col">{x}</th>' for x in ("what", "holds", "points"))
+    table = f'<table class="worth"><tr>{head}</tr>{"".join(rows)}</table>'
+    none = not part["points"] and any(properties.get(name) for name in part["worth"])
+    return table + none * "<p>There are points only where something is right.</p>"
 
 
 def row(result: dict) -> dict:
@@ -174,4 +210,4 @@ def _chart(title: str, counts: dict[str, int]) -> str:
         f'<td><div class="bar" style="width:{100 * count / most:.0f}%"></div></td></tr>'
         for name, count in counts.items()
     )
-    return f"<h2>{escape(title)}</h2><table>{rows}</table>"
+    return f'<h2>{escape(title)}</h2><table class="chart">{rows}</table>'

@@ -1,0 +1,314 @@
+"""Reports show theirs beside what is expected, and nothing that a submission wrote."""
+
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+import torch
+
+from mha_lib.check import adapt
+from mha_lib.check.diagnosis import Example
+from mha_lib.check.tasks import TASKS
+from mha_lib.grade import judge, picture, report
+from mha_lib.grade.assignments import parse
+from mha_lib.grade.judge import Judge
+
+
+def asked(task: str, **more) -> Judge:
+    """A judge of one question; no process is started."""
+    question = {"name": "answer", "task": task, "points": 2, **more}
+    return Judge(parse({"id": "p", "title": "P", "questions": [question]}), seed=7)
+
+
+def marked(task: str, submission, change=None, **more) -> dict:
+    """The question as a report gets it."""
+    judging = asked(task, **more)
+    (question,), probes = judging.assignment.questions, judging.probes["answer"]
+    outcomes = adapt.run(submission, probes)
+    if change is not None:
+        change(probes, outcomes)
+    kept = [judge._outcome(p, x) for p, x in zip(probes, outcomes)]
+    return judging._question(question, kept)
+
+
+class Tables(HTMLParser):
+    """The cells of the tables in figures, row by row, and all links and tags."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.figures, self.tables, self.links, self.tags = 0, [], [], set()
+        self.inside = self.cell = False
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.add(tag)
+        self.links += [v for k, v in attributes if k in ("src", "href")]
+        self.inside |= tag == "figure"
+        self.figures += tag == "figure"
+        if self.inside and tag == "table":
+            self.tables.append([])
+        elif self.inside and tag == "tr":
+            self.tables[-1].append([])
+        self.cell = self.inside and tag == "td"
+
+    def handle_endtag(self, tag):
+        self.inside &= tag != "figure"
+        self.cell &= tag != "td"
+
+    def handle_data(self, data):
+        if self.cell:
+            self.tables[-1][-1].append(data)
+
+
+def no_softmax(q, k, v, mask=None):
+    return torch.sin(q @ k.mT) @ v
+
+
+def split(x, num_heads):
+    return x.unflatten(2, (num_heads, -1)).transpose(1, 2)
+
+
+def merge(x):
+    return x.transpose(1, 2).flatten(2)
+
+
+def attention(q, k, v, mask=None):
+    scores = q @ k.mT / q.shape[-1] ** 0.5
+    if mask is not None:
+        scores = scores.masked_fill(~mask, float("-inf"))
+    return scores.softmax(-1).nan_to_num(0.0) @ v
+
+
+def causal(T, S):
+    return torch.ones(T, S).tril().bool()
+
+
+def padding(lengths, S):
+    return (torch.arange(S) < lengths[:, None])[:, None]
+
+
+def layer(change, first=False):
+    """Multi-head attention as a function, with ``change`` of its output."""
+
+    def mha(query, key, value, weights, num_heads, mask=None):
+        inputs = {"q": query, "k": key, "v": value}
+        if first:
+            inputs = {role: x.transpose(0, 1) for role, x in inputs.items()}
+            mask = None if mask is None else mask.permute(2, 0, 1)
+        q, k, v = (
+            split(x @ weights[f"W_{role}"].T + weights[f"b_{role}"], num_heads)
+            for role, x in inputs.items()
+        )
+        heads = attention(q, k, v, None if mask is None else mask[:, None])
+        output = change(merge(heads) @ weights["W_o"].T + weights["b_o"])
+        return output.transpose(0, 1) if first else output
+
+    return mha
+
+
+RIGHT = {
+    "attention": attention,
+    "causal_mask": causal,
+    "padding_mask": padding,
+    "combine_masks": lambda causal, padding: causal & padding,
+    "split_heads": split,
+    "merge_heads": merge,
+    "mha": layer(lambda x: x),
+    "mha_sequence_first": layer(lambda x: x, first=True),
+}
+WRONG = {
+    "attention": lambda q, k, v, mask=None: (
+        (q @ k.mT / q.shape[-1] ** 0.5).softmax(-2) @ v
+    ),
+    "causal_mask": lambda T, S: torch.ones(T, S).tril(1).bool(),
+    "padding_mask": lambda lengths, S: ~padding(lengths, S),
+    "combine_masks": lambda causal, padding: causal | padding,
+    "split_heads": lambda x, H: x.reshape(x.shape[0], H, x.shape[1], -1),
+    "merge_heads": lambda x: x.flatten(2).reshape(x.shape[0], x.shape[2], -1),
+    "mha": layer(lambda x: x + torch.arange(x.shape[-1]) % 2),
+    "mha_sequence_first": layer(torch.sin, first=True),
+}
+
+
+@pytest.mark.parametrize("task", RIGHT)
+def test_what_is_right_has_no_picture(task):
+    part = marked(task, RIGHT[task])
+    assert (part["points"], part["picture"]) == (2.0, None), part["words"]
+    assert Tables(report.question(part)).figures == 0
+
+
+@pytest.mark.parametrize("task", WRONG)
+def test_what_is_wrong_has_a_picture_with_stars_where_numbers_differ(task):
+    part = marked(task, WRONG[task])
+    page = Tables(report.question(part))
+    assert page.figures == 1 and part["points"] == 0.0
+    assert not {"img", "script", "svg"} & page.tags
+    yours, expected = (table[1:] for table in page.tables)
+    shown = part["picture"]
+    assert len(yours) == len(expected) <= picture.ROWS
+    stars = 0
+    for row, ours in zip(yours, expected):
+        assert len(row) == len(ours) <= picture.COLUMNS
+        for a, b in zip(row, ours):
+            assert a.endswith("*") == b.endswith("*")
+            assert a == b or a.endswith("*") or abs(float(a) - float(b)) <= 0.011
+            stars += a.endswith("*") and a != b
+    assert stars == sum(map(sum, shown["differs"])) > 0
+    # The number that the words speak of is in the picture, under its indices.
+    found = re.search(r"(?:output|mask)\[([\d, ]+)\] is (\S+);", part["words"])
+    if found:
+        *lead, row, column = map(int, found[1].split(","))
+        if task == "mha_sequence_first":
+            lead, row = [row], lead[0]
+        assert shown["place"] == lead
+        top, left = shown["first"]
+        said = float({"True": "1", "False": "0"}.get(found[2], found[2]))
+        assert shown["yours"][row - top][column - left] == pytest.approx(said, abs=0.01)
+    else:
+        place = re.search(r"sequence (\d+), head (\d+)", part["words"])
+        assert shown["place"] == [int(place[1]), int(place[2])]
+
+
+def test_a_map_has_its_keys_and_queries_named():
+    text = report.question(marked("attention", WRONG["attention"]))
+    assert "a row for each query, a column for each key" in text
+    assert "<caption>yours</caption>" in text and 'scope="row">0<' in text
+    text = report.question(marked("causal_mask", WRONG["causal_mask"]))
+    assert "mask (1 = may attend)" in text
+
+
+# --- what a submission can send -----------------------------------------------------
+
+
+def example(theirs, expected, kind="output", words="output[0, 0] is 1; 0 is right."):
+    return Example("probe", kind, theirs, expected, words)
+
+
+def test_a_large_map_is_cut_to_a_part_around_the_largest_difference():
+    expected = torch.zeros(2000, 3000)
+    theirs = expected.clone()
+    theirs[1990, 1234] = 7.0
+    shown = picture.of(example(theirs, expected), "attention")
+    assert len(shown["yours"]) == picture.ROWS
+    assert all(len(row) == picture.COLUMNS for row in shown["yours"])
+    top, left = shown["first"]
+    assert shown["yours"][1990 - top][1234 - left] == 7.0
+    text = picture.html(shown)
+    assert "there are 2000 rows and 3000 columns" in text
+    assert 'scope="row">1990<' in text and 'scope="col">1234<' in text
+    assert len(text) < 10_000
+
+
+HOSTILE = {
+    "NaN": torch.full((3, 5), float("nan")),
+    "infinite": torch.full((3, 5), float("inf")),
+    "minus infinite": torch.full((3, 5), float("-inf")),
+    "huge": torch.full((3, 5), 1e300, dtype=torch.float64),
+    "whole": torch.full((3, 5), 255, dtype=torch.uint8),
+    "half": torch.full((3, 5), 60000.0, dtype=torch.float16),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_numbers_of_any_kind_can_be_shown(name):
+    shown = picture.of(example(HOSTILE[name], torch.zeros(3, 5)), "attention")
+    assert json.loads(json.dumps(shown, allow_nan=False)) == shown
+    text = picture.html(shown)
+    assert text.count("*</td>") == 30 and len(text) < 5000
+    assert set(re.findall(r"--share:([^\"]*)", text)) <= {"0.00", "1.00"}
+
+
+@pytest.mark.parametrize(
+    ("theirs", "words"),
+    [
+        (torch.zeros(5, 3), "output[0, 0] is 1; 0 is right."),  # another shape
+        (torch.zeros(3, 5), "output[0, 0] is 0; 0 is right."),  # the same
+        (torch.full((3, 5), 0.004), "output[0, 0] is 0.004; 0 is right."),
+    ],
+)
+def test_where_there_is_nothing_to_see_there_is_no_picture(theirs, words):
+    shown = picture.of(example(theirs, torch.zeros(3, 5), words=words), "attention")
+    assert shown is None and picture.html(shown) == ""
+    assert picture.of(None, "attention") is None
+
+
+def test_words_without_a_place_show_nothing_that_needs_one():
+    two, four = torch.zeros(3, 5), torch.zeros(2, 3, 4, 5)
+    assert picture.of(example(two + 1, two, words="wrong"), "attention")
+    assert picture.of(example(four + 1, four, words="wrong"), "attention") is None
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), 1e30, -1e30])
+def test_a_submission_that_returns_such_numbers_gets_a_report(number):
+    part = marked("attention", lambda q, k, v, mask=None: torch.full_like(q, number))
+    assert part["points"] == 0.0
+    assert json.loads(json.dumps(part, allow_nan=False)) == part
+    assert Tables(report.question(part)).figures == 1
+
+
+MARKUP = '"><script>alert(1)</script><a href=https://evil.example/x>'
+
+
+def test_what_a_submission_writes_is_text_and_none_of_its_addresses_a_link():
+    def change(probes, outcomes):
+        outcomes[3] = {"error": f"{MARKUP}\n    Read: this https://evil.example/y"}
+        outcomes[5]["notes"] = [MARKUP]
+
+    part = marked("attention", WRONG["attention"], change)
+    page = Tables(report.question(part))
+    assert "script" not in page.tags
+    assert not any("evil" in link for link in page.links)
+    assert "&lt;script&gt;" in report.question(part)
+
+
+def test_the_sections_of_the_book_are_links(monkeypatch):
+    monkeypatch.setattr(
+        report, "link", lambda section: f"https://book.example/{section}"
+    )
+    report._addresses.cache_clear()
+    (known, *_) = sorted(report._addresses())
+    text = report._said(
+        f"One mistake.\n    Read: chapter 1, 'A & B' {known}\n  {known}x"
+    )
+    report._addresses.cache_clear()
+    assert Tables(text).links == [known]
+    assert "\">Read: chapter 1, 'A &amp; B'</a>" in text.replace("&#x27;", "'")
+
+
+# --- what a picture gives away ------------------------------------------------------
+
+
+def test_the_numbers_shown_are_too_coarse_for_an_answer():
+    shown = marked("attention", no_softmax)["picture"]
+
+    def coarse(probes, outcomes):
+        (place,) = [p for p, x in enumerate(probes) if x["name"] == "plain"]
+        output = outcomes[place]["outputs"]["output"]
+        rows = torch.tensor(shown["expected"])
+        head = output[tuple(shown["place"])]
+        assert head.shape == rows.shape and (head - rows).abs().max() < 0.006
+        output[tuple(shown["place"])] = rows
+
+    part = marked("attention", attention, coarse)
+    assert part["points"] == 0.0 and not part["diagnosis"]["properties"]["right"]
+
+
+def test_one_sequence_and_one_head_are_all_that_is_shown():
+    part = marked("attention", no_softmax)
+    text = json.dumps(part["picture"])
+    count = sum(len(row) for row in part["picture"]["expected"])
+    B, H = (TASKS["attention"].probes()[0]["sizes"][x] for x in "BH")
+    whole = TASKS["attention"].probes()[0]["inputs"]["q"].numel()
+    assert count * B * H == whole and len(text) < 2000
+
+
+def test_points_are_shown_as_they_were_given():
+    worth = {"right_without_mask": 3, "inputs_unchanged": 1}
+    wrong = marked("attention", no_softmax, properties=worth, points=4)
+    text = report.question(wrong)
+    assert "<td>inputs unchanged</td><td>yes</td><td>0</td>" in text
+    assert "There are points only where something is right." in text
+    right = report.question(marked("attention", attention, properties=worth, points=4))
+    assert "<td>inputs unchanged</td><td>yes</td><td>1</td>" in right
+    assert "only where" not in right
