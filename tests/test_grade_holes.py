@@ -5,6 +5,7 @@ import io
 import json
 import signal
 import sys
+import time
 from html import unescape
 from pathlib import Path
 
@@ -232,6 +233,39 @@ def test_a_giant_second_answer_is_not_hashed():
     )
     kept = judge._outcome(probe, {"outputs": {"output": giant}})
     assert kept == {"error": "it sent no output, or too large a one"}
+
+
+SHARES = {"right_with_mask": 3, "right_without_mask": 2, "output_dtype": 1}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+@pytest.mark.parametrize(
+    ("plain", "masked", "points"),
+    [(1e30, 1e30, 0), (1e30, None, 4), (float("inf"), None, 4), (None, None, 6)],
+)
+def test_numbers_that_make_the_judge_search_without_end(
+    plain, masked, points, monkeypatch
+):
+    """Where a number is given, it replaces one of the right output's."""
+    monkeypatch.setattr(judge, "JUDGING", 1.0)
+    question = {"name": "mha", "task": "mha", "properties": SHARES}
+    assignment = parse({"id": "s", "title": "S", "questions": [question]})
+    judging = judge.Judge(assignment, seed=7)
+    probes, outcomes = judging.probes["mha"], []
+    for probe in probes:
+        problem = judge.Problem.of(probe, [])
+        right = judge.compute(problem, (), "zeros")["output"].float()
+        number = masked if "mask" in probe["inputs"] else plain
+        if number is not None:
+            right[-1, -1] = number
+        outcomes.append({"outputs": {"output": right}})
+    start = time.process_time()
+    part = judging._question(assignment.questions[0], outcomes)
+    assert time.process_time() - start < 15
+    assert part["points"] == points, part["words"]
+    gave_up = "No known mistake was found in 1 s of searching." in part["words"]
+    assert gave_up == (plain is not None)
+    assert "NaN" not in part["words"] and json.loads(json.dumps(part)) == part
 
 
 @pytest.mark.parametrize(
