@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from mha_lib.grade import adapters, engines, judge, run
+from mha_lib.grade import adapters, engines, judge, report, run
 from mha_lib.grade.__main__ import main
 from mha_lib.grade.assignments import load, parse
 from mha_lib.grade.journal import Journal, write
@@ -142,6 +143,19 @@ def check_page(text: str, name: str) -> None:
     assert "Heads &lt;and&gt; tails" in text
     if "cleo" in name:
         assert "&lt;script&gt;alert(1)" in text
+
+
+def test_the_summary_of_the_same_rows_is_the_same():
+    counts = report._counted([list("hgfedcba"), ["c"]])
+    assert "".join(counts) == "cabdefgh" and counts["c"] == 2
+
+
+def test_verdicts_are_a_table_of_questions():
+    counts = {"f<x>": {"named": 2, "right": 5}, "g": {"failed": 7}}
+    text = report._verdicts(counts)
+    cells = re.findall(r"<t[dh][^>]*>([^<]*)</t", text)
+    assert cells[:4] == ["", "right", "named", "failed"]
+    assert cells[4:] == ["f&lt;x&gt;", "5", "2", "0", "g", "0", "0", "7"]
 
 
 @linux

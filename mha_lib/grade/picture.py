@@ -31,6 +31,9 @@ STYLE = """
 .maps td { background: rgb(59 110 168 / calc(var(--share, 0) * 45%)) }
 .maps td.off, .maps td.off:last-child { font-weight: bold; padding-right: .2rem;
   box-shadow: inset 0 0 0 1px }
+@media (prefers-color-scheme: dark) {
+  .maps td { background: rgb(120 170 230 / calc(var(--share, 0) * 50%)) }
+}
 """
 
 

@@ -10,7 +10,7 @@ from functools import cache
 from html import escape
 
 from mha_lib.check.catalogue import MISTAKES
-from mha_lib.check.report import link
+from mha_lib.check.report import HEADLINES, link
 from mha_lib.grade import picture
 from mha_lib.grade.assignments import Assignment
 
@@ -22,7 +22,7 @@ STYLE = """
 :root { color-scheme: light dark }
 body { font: 1rem/1.5 system-ui, sans-serif; max-width: 50rem; margin: 2rem auto;
   padding: 0 1rem }
-h1, h2, p, li, td { overflow-wrap: anywhere }
+h1, h2, p, li, td { overflow-wrap: anywhere } .chart td { overflow-wrap: break-word }
 h2 { margin-top: 2.5rem } h2::after { content: ""; display: block; clear: both }
 code { font-family: ui-monospace, monospace }
 .points { float: right; font-weight: normal; padding-left: 1rem }
@@ -30,6 +30,8 @@ table { border-collapse: collapse; width: 100% }
 th, td { text-align: left; padding: .2rem .6rem .2rem 0; vertical-align: top }
 .n { text-align: right } .chart td:last-child { width: 50% }
 .worth { width: auto; margin-top: 1rem } .worth th, .worth td { padding-right: 2rem }
+.verdicts { width: auto } .verdicts th { font-weight: normal; padding-right: 1rem }
+.verdicts td { padding-right: 1rem } .wide { overflow-x: auto }
 .bar { background: #3b6ea8; height: 1rem; min-width: 1px }
 .note { border-left: .3rem solid #b8860b; padding-left: .8rem }
 """
@@ -166,8 +168,9 @@ def summary(rows: list[dict], assignment: Assignment) -> dict:
 
 
 def _counted(lists: Iterable[list[str]]) -> dict[str, int]:
-    """How many lists hold each text, most first."""
-    return dict(Counter(text for texts in lists for text in set(texts)).most_common())
+    """How many lists hold each text, most first; the same for the same rows."""
+    counts = Counter(text for texts in lists for text in set(texts))
+    return dict(sorted(counts.items(), key=lambda pair: (-pair[1], pair[0])))
 
 
 def summary_page(counts: dict) -> str:
@@ -176,11 +179,6 @@ def summary_page(counts: dict) -> str:
     marks = {
         f"{low:g} to {high:g}": count
         for low, high, count in zip(edges, edges[1:], counts["histogram"])
-    }
-    verdicts = {
-        f"{name}: {verdict}": count
-        for name, by_verdict in counts["verdicts"].items()
-        for verdict, count in by_verdict.items()
     }
     n, full = counts["submissions"], counts["full_marks"]
     facts = f"{n} submissions, {full} with full marks"
@@ -194,11 +192,27 @@ def summary_page(counts: dict) -> str:
             f"<h1>{escape(counts['title'])}</h1><p>{facts}.</p>",
             _chart("Points", marks),
             _chart("Which mistakes, and in how many submissions", counts["mistakes"]),
-            _chart("Verdicts", verdicts),
+            _verdicts(counts["verdicts"]),
             _chart("Unknown mistakes that recur, by the hash of their output", unknown),
             _chart("Files that did not run to the end", counts["problems"]),
         ],
     )
+
+
+def _verdicts(by_question: dict[str, dict[str, int]]) -> str:
+    """How often each verdict was given on each question."""
+    found = [
+        x for x in HEADLINES if any(x in counts for counts in by_question.values())
+    ]
+    heads = "".join(f'<th scope="col" class="n">{verdict}</th>' for verdict in found)
+    rows = "".join(
+        f'<tr><th scope="row">{escape(name)}</th>'
+        + "".join(f'<td class="n">{counts.get(x, 0)}</td>' for x in found)
+        + "</tr>"
+        for name, counts in by_question.items()
+    )
+    table = f'<table class="verdicts"><tr><td></td>{heads}</tr>{rows}</table>'
+    return f'<h2>Verdicts</h2><div class="wide" tabindex="0">{table}</div>'
 
 
 def _chart(title: str, counts: dict[str, int]) -> str:
