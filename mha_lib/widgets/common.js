@@ -20,7 +20,9 @@ export function widget(name, build) {
   function render({ model, el }) {
     const root = h("div", { class: "mha", role: "group", "aria-label": name });
     el.replaceChildren(root);
-    // JupyterLab takes arrow keys away from what lies in a notebook.
+    // Arrow keys are the notebook's: JupyterLab and the classic one take them on their
+    // way up, Notebook 7 on their way down, unless what has the focus bears this mark.
+    root.addEventListener("focusin", ({ target }) => put(target, { "data-lm-suppress-shortcuts": true }));
     for (const type of ["keydown", "keyup", "keypress"]) {
       root.addEventListener(type, (event) => event.stopPropagation());
     }

@@ -139,6 +139,37 @@ def test_layers(live):
     torch.testing.assert_close(shown(opened), weights[2][0], atol=6e-4, rtol=0)
 
 
+HOSTS = {  # who takes the arrow keys of a cell's output, and when
+    "JupyterLab 4, Notebook 6": "document.addEventListener('keydown', take)",
+    "Notebook 7": """document.addEventListener('keydown', event => {
+        if (!event.target.hasAttribute('data-lm-suppress-shortcuts')) take(event);
+    }, true)""",
+}
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_a_notebook_leaves_the_arrow_keys_to_the_widget(live, host):
+    opened = live(explorer(), viewport={"width": 600, "height": 900})
+    opened.page.evaluate(
+        f"""() => {{
+            const take = event => {{
+                if (!event.key.startsWith('Arrow')) return;
+                event.preventDefault();
+                event.stopPropagation();
+                document.activeElement.blur();
+            }};
+            {HOSTS[host]};
+        }}"""
+    )
+    opened.root_element.locator(".mha-map").focus()
+    for key in ("ArrowDown", "ArrowRight"):
+        opened.page.keyboard.press(key)
+    assert f"query “{QUERIES[1]}” → key “{KEYS[1]}”" in opened.text("output")
+    opened.control("show").focus()
+    opened.page.keyboard.press("ArrowDown")
+    assert "score" in opened.text("output")
+
+
 # --- more keys than one reads at a glance ------------------------------------------
 
 MANY = 64
