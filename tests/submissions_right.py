@@ -1,6 +1,9 @@
 """Right attention in many styles, none of which may ever be faulted."""
 
+import functools
 import math
+from collections import namedtuple
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -440,9 +443,23 @@ class Projects(nn.Module):
             f(x).unflatten(-1, (self.number, -1)).transpose(1, 2)
             for f, x in ((self.q_proj, query), (self.k_proj, key), (self.v_proj, value))
         )
-        mask = None if mask is None else mask.unsqueeze(1)
-        context = F.scaled_dot_product_attention(q, k, v, mask)
-        return self.out_proj(context.transpose(1, 2).flatten(2))
+        return self.attended(q, k, v, mask)
+
+    def attended(self, q, k, v, mask):
+        s = q @ k.mT / math.sqrt(q.shape[-1])
+        if mask is not None:
+            s = s.masked_fill(~mask.unsqueeze(1), -torch.inf)
+        self.maps = (s.softmax(-1),)
+        return self.out_proj((self.maps[0] @ v).transpose(1, 2).flatten(2))
+
+
+class Positional(Projects):
+    def __init__(self, embed_dim, num_heads):
+        super().__init__(embed_dim, num_heads)
+        self.num_heads = num_heads
+
+    def forward(self, query, key, value, mask=None):
+        return self.attend(query, key, value, mask)
 
 
 @right("mha")
@@ -468,6 +485,284 @@ class Lazy(Projects):
         return self.attend(queries, keys, values, mask)
 
 
+@right("attention")
+def by_keyword(*, query, key, value, attn_mask=None):
+    return F.scaled_dot_product_attention(query, key, value, attn_mask)
+
+
+@right("attention")
+def value_key_query(v, k, q, mask=None):
+    return F.scaled_dot_product_attention(q, k, v, mask)
+
+
+# --- where weights may lie ----------------------------------------------------------
+
+
+class Cuts(Projects):
+    """One matrix for q, k and v; subclasses say what makes it and how it is cut."""
+
+    order = "3hd"  # its rows
+    names = ("query_key_value", "dense")
+
+    def __init__(self, embed_dim, num_heads):
+        nn.Module.__init__(self)
+        self.num_heads = self.number = num_heads
+        for name, width in zip(self.names, (3 * embed_dim, embed_dim)):
+            setattr(self, name, self.layer(embed_dim, width))
+
+    def layer(self, width, out):
+        return nn.Linear(width, out)
+
+    def forward(self, query, key, value, mask=None):
+        fused, self.out_proj = (getattr(self, name) for name in self.names)
+        sizes = {"3": 3, "h": self.number, "d": query.shape[-1] // self.number}
+        shape = [sizes[x] for x in self.order]
+        axis = self.order.index("3") + 2
+        h, d = (self.order.replace("3", "").index(x) + 2 for x in "hd")
+        q, k, v = (
+            fused(x).unflatten(-1, shape).select(axis, i).permute(0, h, 1, d)
+            for i, x in enumerate((query, key, value))
+        )
+        return self.attended(q, k, v, mask)
+
+
+def cuts(order="3hd", *names, **more):
+    body = {"order": order, "names": names or Cuts.names} | more
+    return type("Cuts_" + "_".join((order, *names, *more)), (Cuts,), body)
+
+
+class Conv1D(nn.Module):
+    """The linear layer of GPT-2: its weight is (in, out)."""
+
+    def __init__(self, nf, nx):
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(nx, nf).normal_(std=0.02))
+        self.bias = nn.Parameter(torch.zeros(nf))
+
+    def forward(self, x):
+        flat = torch.addmm(self.bias, x.reshape(-1, x.shape[-1]), self.weight)
+        return flat.view(*x.shape[:-1], -1)
+
+
+class OwnLinear(nn.Module):
+    """As nn.Linear, written by hand."""
+
+    def __init__(self, n, m):
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(m, n))
+        self.bias = nn.Parameter(torch.zeros(m))
+
+    def forward(self, x):
+        return x @ self.weight.T + self.bias
+
+
+def of(kind):
+    return lambda self, width, out: kind(out, width)
+
+
+def normed(self, width, out):
+    return nn.utils.parametrizations.weight_norm(nn.Linear(width, out))
+
+
+for layer in (
+    cuts(),
+    cuts("3hd", "Wqkv", "out_proj"),
+    cuts("3hd", "W_pack", "o_proj"),
+    cuts("3hd", "input_projection", "output_projection"),
+    cuts("h3d"),  # GPT-NeoX
+    cuts("hd3"),
+    cuts("d3h"),
+    cuts("3hd", "c_attn", "c_proj", layer=of(Conv1D)),
+    cuts("h3d", "c_attn", "c_proj", layer=of(Conv1D)),
+    cuts("h3d", "qkv", "proj", layer=lambda self, n, m: OwnLinear(n, m)),
+    cuts("3hd", "qkv", "proj", layer=normed),
+):
+    right("mha")(layer)
+right("mha")(cuts("h3d")(16, 2))
+right("mha")(cuts("3hd", "c_attn", "c_proj", layer=of(Conv1D))(16, 2))
+right("mha")(cuts("3hd", "qkv", "proj", layer=normed)(16, 2))
+
+
+@right("mha")
+class MixedLayers(Positional):
+    """Two conventions in one layer."""
+
+    def made(self, width):
+        yield from (Conv1D(width, width) for _ in range(3))
+        yield OwnLinear(width, width)
+
+
+@right("mha")
+class Normed(Positional):
+    def made(self, width):
+        return (normed(self, width, width) for _ in range(4))
+
+
+@right("mha")
+class OverOneToken(Positional):
+    """Convolutions with a kernel of 1."""
+
+    def made(self, width):
+        return (Channels(width, width, 1) for _ in range(4))
+
+
+class Channels(nn.Conv1d):
+    def forward(self, x):
+        return super().forward(x.mT).mT
+
+
+class Bare(Projects):
+    """Matrices without layers; ``turned`` says which are used as x @ W.T."""
+
+    turned = ()
+
+    def __init__(self, embed_dim, num_heads):
+        nn.Module.__init__(self)
+        self.number = num_heads
+        self.make(lambda *n: nn.Parameter(torch.zeros(*n, embed_dim, embed_dim)))
+
+    def make(self, square):
+        self.W = square(3)
+        self.W_o = square()
+
+    def all(self):
+        return dict(zip("qkvo", (*self.W, self.W_o)))
+
+    def forward(self, query, key, value, mask=None):
+        W = {n: x.T if n in self.turned else x for n, x in self.all().items()}
+        q, k, v = (
+            (x @ W[n]).unflatten(-1, (self.number, -1)).transpose(1, 2)
+            for n, x in zip("qkv", (query, key, value))
+        )
+        return self.attended(q, k, v, mask) @ W["o"]
+
+    def out_proj(self, x):
+        return x
+
+
+@right("mha")
+class Stacked(Bare):
+    pass
+
+
+@right("mha")
+class StackedTurned(Bare):
+    turned = "qkvo"
+
+
+@right("mha")
+class StackedMixed(Bare):
+    turned = "o"
+
+
+@right("mha")
+class StackedFour(Bare):
+    def make(self, square):
+        self.P = square(4)
+
+    def all(self):
+        return dict(zip("qkvo", self.P))
+
+
+@right("mha")
+class Listed(Bare):
+    """Nothing but what they meet tells which is which."""
+
+    turned = "qkv"
+
+    def make(self, square):
+        self.P = nn.ParameterList(square() for _ in range(4))
+
+    def all(self):
+        return dict(zip("ovkq", self.P))
+
+
+@right("mha")
+class InADictionary(Bare):
+    def make(self, square):
+        self.P = nn.ParameterDict({f"W_{n}": square() for n in "qkvo"})
+
+    def all(self):
+        return {n: self.P[f"W_{n}"] for n in "qkvo"}
+
+
+# --- what may come back -------------------------------------------------------------
+
+
+@dataclass
+class Answer:
+    weights: torch.Tensor
+    output: torch.Tensor
+
+
+Pair = namedtuple("Pair", "context attention")
+
+
+class Returns(Projects):
+    def forward(self, query, key, value, mask=None):
+        return self.answer(self.attend(query, key, value, mask), *self.maps)
+
+
+for answer in (
+    lambda self, out, w: {"attn_weights": w, "attn_output": out},
+    lambda self, out, w: {"x": out, "probs": w, "cache": None},
+    lambda self, out, w: Answer(weights=w, output=out),
+    lambda self, out, w: Pair(out, w),
+):
+    right("mha")(type("Returns", (Returns,), {"answer": answer}))
+
+
+# --- how it may be called -----------------------------------------------------------
+
+
+@right("mha")
+class OthersByKeyword(Projects):
+    def forward(self, x, *, context=None, values=None, attention_mask=None):
+        return self.attend(x, context, values, attention_mask)
+
+
+@right("attention")
+def allowed_by_keyword(q, k, v, *, allowed=None):
+    return F.scaled_dot_product_attention(q, k, v, allowed)
+
+
+@right("mha")
+def all_by_keyword(*, query, key, value, weights, num_heads, mask=None):
+    return functional(query, key, value, weights, num_heads, mask)
+
+
+@right("mha")
+def weights_last(q, k, v, mask=None, *, params=None, heads=None):
+    return functional(q, k, v, params, heads, mask)
+
+
+@right("mha")
+def heads_before_weights(q, k, v, h, w, mask=None):
+    return functional(q, k, v, w, h, mask)
+
+
+def with_temperature(temperature, q, k, v, mask=None):
+    return F.scaled_dot_product_attention(q / temperature, k, v, mask)
+
+
+right("attention")(functools.partial(with_temperature, 1.0))
+right("attention")(functools.partial(with_temperature, temperature=1.0))
+right("mha")(functools.partial(all_by_keyword))
+
+
+@right("mha")
+class SizesWithDefaults(Positional):
+    def __init__(self, d_model=512, nhead=8, verbose=None):
+        super().__init__(d_model, nhead)
+
+
+right("mha")(functools.partial(SizesWithDefaults, verbose=True))
+right("mha")(functools.partial(SizesWithDefaults, 16, nhead=2))
+right("mha")(functools.partial(SizesWithDefaults, d_model=16, nhead=2))
+right("mha")(torch.compile(Positional(16, 2), backend="eager"))
+right("attention")(torch.compile(value_key_query, backend="eager"))
+
+
 HEAD_COUNTS = """
 nhead heads H num_attention_heads attention_heads number_of_heads num_of_heads
 n_attn_heads head_num head_count heads_count nb_heads
@@ -487,16 +782,6 @@ def __init__(self, embed_dim, {name}):
     number = property(lambda self: getattr(self, name))
     body = {"__init__": names["__init__"], "number": number}
     return type(f"Counts_{name}", (ValueKeyQuery,), body)
-
-
-@right("attention")
-def by_keyword(*, query, key, value, attn_mask=None):
-    return F.scaled_dot_product_attention(query, key, value, attn_mask)
-
-
-@right("attention")
-def value_key_query(v, k, q, mask=None):
-    return F.scaled_dot_product_attention(q, k, v, mask)
 
 
 @right("mha_sequence_first")

@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def named(submission):
-    return getattr(submission, "__name__", "lambda")
+    return getattr(submission, "__name__", type(submission).__name__)
 
 
 # --- the reference ------------------------------------------------------------------

@@ -1,6 +1,8 @@
 """Weights find their way into a student's module, and it is given back as it was."""
 
 import copy
+import functools
+import warnings
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,19 @@ import torch.nn as nn
 
 from mha_lib.check import adapt, check, diagnose
 from mha_lib.check.tasks import TASKS
-from tests.submissions_right import Annotated, BareCubes, FusedHeadByHead, ManyHeads
+from tests.submissions_right import (
+    Annotated,
+    BareCubes,
+    Conv1D,
+    FusedHeadByHead,
+    Listed,
+    ManyHeads,
+    Returns,
+    StackedMixed,
+    cuts,
+    normed,
+    of,
+)
 from tests.submissions_wrong import Base
 
 
@@ -78,6 +92,68 @@ def test_advice_where_layers_cannot_be_told():
     assert "the number of heads must be known" in text
     text = repr(check(nn.Linear(4, 4), "mha", num_heads=2))
     assert "found weight. Say which is which" in text
+
+
+def test_letters_that_tell_another_order_are_asked_for():
+    layer = cuts("3hd", "kqv", "proj")  # its rows lie as q, k, v all the same
+    text = repr(check(layer, "mha"))
+    assert "found kqv, proj. Say which is which with layers=" in text
+    assert '"kqv" if its rows lie in that order' in text
+    assert check(layer, "mha", layers={"qkv": "kqv", "o": "proj"})
+    found = diagnose(layer, "mha", layers={"kqv": "kqv", "o": "proj"})
+    assert found.mistakes == ["wq-wk-swapped"]
+    text = repr(check(layer, "mha", layers={"qq": "kqv", "o": "proj"}))
+    assert "layers names 'qq'" in text
+
+
+def old_weight_norm(self, width, out):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # deprecated
+        return nn.utils.weight_norm(nn.Linear(width, out))
+
+
+def spectral(self, width, out):
+    return nn.utils.parametrizations.spectral_norm(nn.Linear(width, out))
+
+
+@pytest.mark.parametrize("layer", [old_weight_norm, spectral])
+def test_weights_that_are_computed_are_no_fault(layer):
+    found = diagnose(cuts("3hd", "qkv", "proj", layer=layer), "mha")
+    assert (found.verdict, found.mistakes) == ("failed", [])
+    assert found.error.startswith("qkv computes its weights from others")
+
+
+def test_a_dictionary_must_tell_its_output():
+    layer = type("Layer", (Returns,), {"answer": lambda self, *x: dict(zip("ab", x))})
+    words = "which of a, b is the output? Call it output"
+    assert words in diagnose(layer, "mha").error
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        cuts("hd3"),
+        cuts("h3d", "c_attn", "c_proj", layer=of(Conv1D)),
+        cuts("3hd", "qkv", "proj", layer=normed),
+        StackedMixed,
+        Listed,
+    ],
+)
+def test_a_mistake_is_named_wherever_the_weights_lie(layer):
+    class NoScale(layer):
+        def attended(self, q, k, v, mask):
+            return super().attended(q * q.shape[-1] ** 0.5, k, v, mask)
+
+    found = diagnose(NoScale, "mha", seed=3)
+    assert found.mistakes == ["no-scale"]
+    assert found.properties["gradients"] and found.properties["any_device"]
+
+
+def test_a_partial_that_cannot_be_made_is_a_sentence():
+    found = diagnose(functools.partial(Renamed, 15, heads=3), "mha")
+    assert found.error.startswith("Renamed() could not be made: TypeError")
+    (outcome, *_) = adapt.run(functools.partial(Renamed, 15), TASKS["mha"].probes(0))
+    assert outcome["advice"] and "num_heads" in outcome["error"]
 
 
 def test_a_class_that_wants_more_than_sizes_is_told_so():

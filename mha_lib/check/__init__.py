@@ -45,7 +45,7 @@ def check(
         task: a name of `TASKS`; None takes the name of the submission, then
             "attention" for a function and "mha" for a layer.
         layers: where a module keeps its weights, if that cannot be found: a name for
-            each of q, k, v and o (or for qkv, kv).
+            each of q, k, v and o (or for qkv, kv, kqv: the order of its rows).
         num_heads: H of a module that does not say.
         dtype: of the inputs; None takes that of the module, or float32.
         seed: of the probes. The same seed gives the same report.
@@ -102,6 +102,7 @@ def diagnose(
     """
     chosen = _task(submission, task)
     try:
+        submission = adapt.unwrapped(submission)
         layer = chosen.name in adapt.LAYERED  # other tasks have no sizes of their own
         sizes = (adapt.sizes(submission, num_heads) if layer else None) or (None, None)
     except adapt.Advice as advice:
@@ -144,7 +145,7 @@ def _task(submission: object, name: str | None) -> Task:
     if name is None:
         name = getattr(submission, "__name__", "")
         if name not in TASKS:
-            layer = isinstance(submission, (type, nn.Module))
+            layer = adapt.makes_layers(submission) or isinstance(submission, nn.Module)
             name = "mha" if layer else "attention"
     if name not in TASKS:
         raise ValueError(f"task must be one of {', '.join(TASKS)}; got {name!r}")

@@ -17,6 +17,8 @@ An outcome is a dictionary::
     "missing": ["b_k"]                                   a layer that has no bias
 """
 
+import dataclasses
+import functools
 import inspect
 import random
 import re
@@ -26,12 +28,15 @@ import warnings
 from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import permutations
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.parametrize import is_parametrized
+from torch.overrides import TorchFunctionMode
 
-__all__ = ["Advice", "find_layers", "run", "sizes"]
+__all__ = ["Advice", "find_layers", "makes_layers", "run", "sizes", "unwrapped"]
 
 NAMES = {  # the arguments of each task, in order
     "attention": ("q", "k", "v"),
@@ -69,12 +74,17 @@ def run(
             ``grad`` (note which inputs get no gradient), ``dtype`` and ``device`` (cast
             first), ``train`` (in training mode).
         layers: where a module keeps its weights: ``{"q": "lin1", "k": …}`` with keys
-            out of q, k, v, o, qkv and kv; None finds them.
+            out of q, k, v, o, and such as qkv, kqv or kv, whose letters say in which
+            order a fused matrix holds them; None finds them.
         num_heads: H of a module that does not say; None finds it.
 
     Returns:
         One outcome for each probe. Nothing that the submission does raises.
     """
+    try:
+        submission = unwrapped(submission)
+    except Advice as advice:
+        return [{"error": str(advice), "advice": True} for _ in probes]
     runner = _Runner(submission, layers, num_heads)
     # Their warnings are no errors; random numbers come and go without a trace.
     with warnings.catch_warnings(), torch.random.fork_rng(devices=[]), with_gradients():
@@ -87,6 +97,27 @@ def with_gradients():
     """Whatever the notebook has switched off."""
     with torch.inference_mode(False), torch.enable_grad():
         yield
+
+
+def makes_layers(submission: object) -> bool:
+    """Whether it is a class, or a functools.partial of one."""
+    partial = isinstance(submission, functools.partial)
+    return inspect.isclass(submission.func if partial else submission)
+
+
+def unwrapped(submission: object) -> object:
+    """What torch.compile has wrapped; the module of a partial that knows its sizes.
+
+    Raises:
+        Advice: such a module cannot be made.
+    """
+    for name in ("_orig_mod", "_torchdynamo_orig_callable"):
+        submission = getattr(submission, name, None) or submission
+    if isinstance(submission, functools.partial) and makes_layers(submission):
+        heads = any(re.fullmatch(HEAD_COUNT, x, re.I) for x in submission.keywords)
+        if submission.args or heads and not _needed(submission):
+            return _made(submission, {})
+    return submission
 
 
 def sizes(submission: object, num_heads: int | None = None) -> tuple[int, int] | None:
@@ -116,17 +147,25 @@ def sizes(submission: object, num_heads: int | None = None) -> tuple[int, int] |
     if _lazy(submission):
         raise Advice("call your module once before it is checked: it has lazy layers")
     candidates = _candidates(submission)
-    first = _weight(submission, candidates[0]) if candidates else None
-    if first is None:
+    if not candidates:
         raise Advice(_LAYERS.format(found="no matrices"))
-    linear = candidates[0] not in dict(submission.named_parameters())
-    if first.dim() == 3:  # (H, E, D)
-        E = round(first.numel() ** 0.5)
-    else:
-        E = first.shape[1] if linear else min(first.shape)
+    E = _width(submission, candidates)
     if not 1 <= H <= E:
         raise Advice(f"the number of heads must be from 1 to {E}, the width; got {H}")
     return E, H
+
+
+def _width(module: nn.Module, candidates: list[str]) -> int:
+    """E, read off the first matrix that tells it."""
+    first, *_ = slots = [_slot(module, path) for path in candidates]
+    if isinstance(first.owner, OUT_IN):
+        return first.shape[1]
+    for slot in slots:
+        if slot.shape[-1] == slot.shape[-2]:  # also one of a stack
+            return slot.shape[-1]
+    if len(first.shape) == 3:  # (H, E, D)
+        return round(first.shape.numel() ** 0.5)
+    return min(first.shape)
 
 
 class _Runner:
@@ -136,6 +175,7 @@ class _Runner:
         self.submission, self.layers, self.num_heads = submission, layers, num_heads
         self.way: dict[bool, str] = {}  # masked or not -> what worked
         self.places: dict[str, list[str]] = {}  # where a module keeps its weights
+        self.ways: dict[str, bool | None] = {}  # and whether as (out, in)
 
     def outcome(self, probe: dict) -> dict:
         torch.default_generator.manual_seed(0)
@@ -350,6 +390,18 @@ def _cast(x: object, options: dict) -> object:
 
 def _returned(result: object) -> dict[str, Tensor]:
     """What came back, as {"output": tensor} or with "weights" too."""
+    if dataclasses.is_dataclass(result) and not isinstance(result, type):
+        result = {x.name: getattr(result, x.name) for x in dataclasses.fields(result)}
+    if hasattr(result, "_fields"):  # a named tuple: names first, else their order
+        result = _by_name(result._asdict()) or list(result)
+    elif isinstance(result, Mapping):
+        names = ", ".join(map(str, result))
+        result = _by_name(result)
+        if result is None:
+            raise Advice(
+                "the output must be returned, or (output, weights); which of "
+                f"{names} is the output? Call it output"
+            )
     items = list(result) if isinstance(result, (tuple, list)) else [result]
     for place, item in enumerate(items[:2]):
         if place == 1 and item is None:
@@ -364,6 +416,18 @@ def _returned(result: object) -> dict[str, Tensor]:
     if not items:
         raise Advice("a torch.Tensor must be returned; got an empty tuple")
     return {k: x for k, x in zip(("output", "weights"), items) if x is not None}
+
+
+def _by_name(fields: Mapping) -> list | None:
+    """Output and weights; None if the names do not tell the output."""
+    given = {str(k).lower(): x for k, x in fields.items() if x is not None}
+    outs = [k for k in given if re.search(r"out|hidden|context|result", k)]
+    others = [k for k in given if k not in outs]
+    maps = [k for k in others if re.search(r"weight|att|prob|map|score", k)]
+    outs = outs or [k for k in others if k not in maps]
+    if len(outs) != 1:
+        return None
+    return [given[k] for k in (*outs, *maps[:1])]
 
 
 def sentence(error: BaseException) -> str:
@@ -385,6 +449,7 @@ def sentence(error: BaseException) -> str:
 HEAD_COUNT = (
     r"((num(ber)?|nb?|count)_?(of_?)?)?(att(entio)?n_?)?heads?(_?(num|count))?|h"
 )
+WEIGHTS = r"w|weights?|param(eter)?s?|state(_dict)?|matrices"
 WIDTH = r"[de]|.*(dim|model|emb|hidden|width|size|_in|_out).*"
 
 
@@ -396,7 +461,7 @@ class _Skip(Exception):
 def _prepared(runner: _Runner, probe: dict):
     """The call, ways to load the weights, the loader and which biases do not exist."""
     submission, task = runner.submission, probe["call"]
-    if inspect.isclass(submission):
+    if makes_layers(submission):
         submission = _construct(submission, probe)
     if not callable(submission):
         kind = type(submission).__name__
@@ -419,7 +484,7 @@ def _prepared(runner: _Runner, probe: dict):
         _first_that_works(_bound(submission.forward, task, (), submission), probe)
     with _as_it_was(submission):
         dropped = _set_dropout(submission, probe["options"].get("dropout", 0.5))
-        if inspect.isclass(runner.submission):
+        if makes_layers(runner.submission):
             asked = inspect.signature(runner.submission).parameters
             dropped |= any("drop" in name.lower() for name in asked)
         if probe["options"].get("train") and not dropped:
@@ -434,18 +499,18 @@ def _prepared(runner: _Runner, probe: dict):
             return
         if not runner.places:
             runner.places = _places(submission, runner.layers, call, probe)
-        holders = _holders(submission, runner.places)
+        holders = _holders(submission, runner.places, runner.ways)
 
         def load(loading: str) -> None:
             for holder in holders:
                 holder.load(weights, probe["sizes"], loading)
 
-        load.weights = {f"W_{h.parts}": h.weights[0] for h in holders}
+        load.weights = {f"W_{h.parts}": h.slots[0].leaf for h in holders}
         has = {role for holder in holders if holder.biases for role in holder.parts}
         missing = [f"b_{role}" for role in "qkvo" if role not in has]
         loadings = [""]
-        if any(len(holder.parts) > 1 for holder in holders):
-            loadings.append("head by head")
+        if any(len(x.parts) > 1 and not x.stacked for x in holders):
+            loadings += ORDERS
         if any(holder.either_way for holder in holders):
             loadings.append("transposed")
         yield call, loadings, load, missing
@@ -491,7 +556,7 @@ def _set_dropout(module: nn.Module, p: float) -> bool:
     return found
 
 
-def _construct(cls: type, probe: dict) -> object:
+def _construct(cls: Callable, probe: dict) -> object:
     """The class with the sizes of the probe, by the names of its parameters."""
     sizes = probe["sizes"]
     if probe["call"] not in LAYERED:
@@ -506,65 +571,106 @@ def _construct(cls: type, probe: dict) -> object:
             (WIDTH, sizes["E"]),
         ]
     arguments = {}
+    needed = _needed(cls)
     for name, parameter in inspect.signature(cls).parameters.items():
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            continue
         value = next((v for p, v in values if re.fullmatch(p, name, re.I)), None)
-        needed = parameter.default is parameter.empty
-        if value is None and needed:
+        if name in needed and value is None:
+            name_ = _name(cls)
             raise Advice(
-                f"{cls.__name__} must be made as {cls.__name__}(embed_dim, num_heads); "
-                f"it also wants {name!r}. Pass a module that you made, or give the "
-                "parameter a default"
+                f"{name_} must be made as {name_}(embed_dim, num_heads); it also "
+                f"wants {name!r}. Pass a module that you made, or give the parameter "
+                "a default"
             )
-        if needed or "drop" in name.lower() or re.fullmatch(HEAD_COUNT, name, re.I):
+        ours = "drop" in name.lower() or re.fullmatch(HEAD_COUNT, name, re.I)
+        if type(parameter.default) is int and value == sizes["E"]:
+            ours = True  # a width that has a default
+        if name in needed or ours:
             arguments[name] = value
+    return _made(cls, arguments)
+
+
+def _needed(f: Callable) -> list[str]:
+    """Names of the parameters without a default."""
+    return [
+        name
+        for name, x in inspect.signature(f).parameters.items()
+        if x.default is x.empty and x.kind not in (x.VAR_POSITIONAL, x.VAR_KEYWORD)
+    ]
+
+
+def _name(cls: Callable) -> str:
+    return getattr(cls, "func", cls).__name__  # of a partial, what it calls
+
+
+def _made(cls: Callable, arguments: dict) -> object:
     try:
         return cls(**arguments)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         given = ", ".join(f"{k}={v}" for k, v in arguments.items())
         text = sentence(error)
-        raise Advice(f"{cls.__name__}({given}) could not be made: {text}") from error
+        raise Advice(f"{_name(cls)}({given}) could not be made: {text}") from error
 
 
 def _bound(f: Callable, task: str, extra: tuple, target: Callable | None = None):
     """A function of the inputs alone: finds names for the arguments of ``f``."""
-    names = NAMES[task]
     try:
-        theirs = inspect.signature(f).parameters
+        theirs = inspect.signature(f).parameters.values()
     except (TypeError, ValueError):
-        theirs = {}
-    own = [n for n, p in theirs.items() if p.kind is not p.VAR_KEYWORD]
-    given = [n for n in own if "mask" not in n.lower()]
-    by_letter = {n: [x for x in given if x[:1].lower() == n[0]] for n in names}
-    by_name = task in ("attention", *LAYERED) and all(
-        len(found) == 1
-        and theirs[found[0]].kind is not inspect.Parameter.POSITIONAL_ONLY
-        for found in by_letter.values()
-    )
-    single = task == "causal_mask" and len(own) == 1
-    masks = sorted((x for x in own if "mask" in x.lower()), key=_mask_rank)
-    flags = [x for x in own if "caus" in x.lower()]
+        theirs = ()
+    own = {
+        p.name: p.kind
+        for p in theirs
+        if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+    }
     target = target or f
+    wanted = (*NAMES[task], *("weights", "num_heads")[: len(extra)])
+    whole = task in ("attention", *LAYERED)
+    masks = sorted((x for x in own if whole and "mask" in x.lower()), key=_mask_rank)
+    flags = [x for x in own if whole and "caus" in x.lower()]
+    free = [x for x in own if x not in (*masks, *flags)]
+    places = (whole and _told(free, wanted)) or dict(zip(wanted, free))
+    masks = masks or [x for x in free if x not in places.values()]
+    single = task == "causal_mask" and len(own) == 1
 
     def call(inputs: dict) -> object:
         if single:
             if inputs["T"] != inputs["S"]:
                 raise Advice("causal_mask must take T and S; this one takes T alone")
             return target(inputs["T"])
-        if by_name and not extra and (masks or "mask" not in inputs):
-            arguments, named = (), {by_letter[n][0]: inputs[n] for n in names}
-        else:
-            arguments, named = (*(inputs[n] for n in names), *extra), {}
+        values = zip(wanted, (*(inputs[n] for n in NAMES[task]), *extra))
+        named, more = {}, []
+        for name, value in values:
+            if name in places:
+                named[places[name]] = value
+            else:  # more than it takes, as its error will tell
+                more.append(value)
         for key, found in (("mask", masks), ("causality", flags)):
             if key in inputs and (key == "mask" or inputs[key] or found):
                 if found:
                     named[found[0]] = inputs[key]
                 else:
-                    arguments += (inputs[key],)
-        return target(*arguments, **named)
+                    more.append(inputs[key])
+        arguments = []
+        for name, kind in own.items():  # by place as far as that goes
+            if name not in named or kind is inspect.Parameter.KEYWORD_ONLY:
+                break
+            arguments.append(named.pop(name))
+        return target(*arguments, *more, **named)
 
     return call
+
+
+def _told(names: list[str], wanted: tuple[str, ...]) -> dict[str, str] | None:
+    """Which of the names is meant for each input; None where they do not tell."""
+    patterns = {"weights": WEIGHTS, "num_heads": HEAD_COUNT}
+    told = {}
+    for one in wanted:
+        pattern = patterns.get(one, f"{one[0]}.*")
+        fitting = [x for x in names if re.fullmatch(pattern, x, re.I)]
+        if len(fitting) != 1:
+            return None
+        (told[one],) = fitting
+    return told
 
 
 def _mask_rank(name: str) -> int:
@@ -577,68 +683,159 @@ def _mask_rank(name: str) -> int:
 _LAYERS = (
     "the weights of q, k, v and the output must be found by name (q_proj, k_proj, "
     "v_proj, out_proj, or a fused qkv); found {found}. Say which is which with "
-    'layers={{"q": "…", "k": "…", "v": "…", "o": "…"}} (or "qkv" for a fused one)'
+    'layers={{"q": "…", "k": "…", "v": "…", "o": "…"}} (or "qkv" for a fused '
+    'one, "kqv" if its rows lie in that order)'
 )
 _NOISE = r"w|weights?|b|bias|to|lin|linear|fc|proj|projection|layers?|dense|matrix"
 _ROLES = {
+    "o": r"o|out|output|c|concat|unify|unifyheads|merge|final|mix",
+    "qkv": r"in|attn|c_attn",
+}
+_QKV = {
     "q": r"q|qs|query|queries",
     "k": r"k|ks|keys?",
     "v": r"v|vs|values?",
-    "o": r"o|out|output|c|concat|unify|unifyheads|merge|final|mix",
-    "qkv": r"qkv|in|attn|c_attn",
-    "kv": r"kv",
 }
+PARTS = r"(?!.*(.).*\1)[qkvo]+"  # each once
+_BESIDE = r"c|h|net|fused|packed|all|att|attn|attention|self|multi|heads?|mha|in(put)?"
+ORDERS = {  # of the axes (3, H, D) in the rows of a fused matrix, if not that
+    "head by head": (1, 0, 2),
+    "feature by feature": (1, 2, 0),
+    "heads last": (2, 0, 1),
+}
+OUT_IN = (nn.Linear, nn.Conv1d, nn.Conv2d)  # whose weights are (out, in)
+
+
+@dataclass
+class _Slot:
+    """A place for a matrix: an attribute of a module, perhaps parametrized."""
+
+    owner: nn.Module
+    name: str
+    path: str
+
+    @property
+    def shape(self) -> torch.Size:
+        """Without the kernel of a convolution over one token."""
+        shape = getattr(self.owner, self.name).shape
+        return shape[:2] if isinstance(self.owner, OUT_IN) else shape
+
+    @property
+    def leaf(self) -> Tensor:
+        """What an optimizer would move."""
+        if is_parametrized(self.owner, self.name):
+            return [*self.owner.parametrizations[self.name].parameters()][-1]
+        return getattr(self.owner, self.name)
+
+    def put(self, value: Tensor) -> None:
+        """Write the matrix; one that is computed has to come out as it was put in."""
+        there = getattr(self.owner, self.name)
+        value = value.reshape(there.shape)
+        if not is_parametrized(self.owner, self.name):
+            there.data.copy_(value)
+            old = [x for x in vars(self.owner)["_parameters"] if x in _OLD]
+            kept = not old
+        else:
+            with torch.no_grad():
+                setattr(self.owner, self.name, value)
+                there = getattr(self.owner, self.name)
+            slack = 1e-5 if value.dtype == torch.float32 else 1e-2
+            kept = value.is_meta or torch.allclose(there, value, slack, slack)
+        if not kept:
+            raise Advice(
+                f"{self.path} computes its weights from others, so that none can be "
+                "loaded. Check the layer without it (a spectral norm, say; see "
+                "torch.nn.utils.parametrize.remove_parametrizations)"
+            )
+
+
+_OLD = ("weight_g", "weight_orig")  # of torch.nn.utils.weight_norm and spectral_norm
+
+
+def _slot(module: nn.Module, path: str) -> _Slot:
+    """The weight of a layer, or a bare matrix."""
+    if path in dict(module.named_parameters()):
+        owner, _, name = path.rpartition(".")
+        return _Slot(module.get_submodule(owner), name, path)
+    return _Slot(module.get_submodule(path), "weight", path)
 
 
 @dataclass
 class _Holder:
     """One matrix, or one for each head, that holds the weights of some parts."""
 
-    parts: str  # "q", "qkv", ...
-    weights: list[Tensor]
+    parts: str  # "q", "qkv", ...; the letters in the order of the rows
+    slots: list[_Slot]
     biases: list[Tensor]
-    linear: bool  # weights are (out, in)
+    out_in: bool | None  # weights are (out, in); None where nothing tells
 
     @property
     def either_way(self) -> bool:
-        shape = self.weights[0].shape
-        return not self.linear and len(shape) == 2 and shape[0] == shape[1]
+        shape = self.slots[0].shape
+        square = shape[-1] == shape[-2]
+        return self.out_in is None and square and (len(shape) == 2 or self.stacked)
+
+    @property
+    def stacked(self) -> bool:
+        """(3, E, E) and the like."""
+        return len(self.slots[0].shape) == 3 and len(self.parts) > 1
 
     def load(self, given: dict[str, Tensor], sizes: dict, loading: str) -> None:
         H, D, E = (sizes[x] for x in "HDE")
+        n, count = len(self.parts), len(self.slots)
         W = torch.cat([given[f"W_{part}"] for part in self.parts])
         b = torch.cat([given[f"b_{part}"] for part in self.parts])
-        n = len(self.parts)
-        if n > 1 and (loading == "head by head" or len(self.weights) > 1):
-            W = W.view(n, H, D, E).transpose(0, 1).reshape(n * E, E)
-            b = b.view(n, H, D).transpose(0, 1).reshape(n * E)
-        count = len(self.weights)
+        loading = "head by head" if count > 1 else loading
+        if n > 1 and not self.stacked and loading in ORDERS:
+            order = ORDERS[loading]
+            W = W.view(n, H, D, E).permute(*order, 3).reshape(n * E, E)
+            b = b.view(n, H, D).permute(order).reshape(n * E)
         axis = int(self.parts == "o")  # the heads are columns of W_o
-        for x, value in zip(self.weights, W.chunk(count, axis)):
-            x.data.copy_(self._fit(value, x.shape, sizes, loading))
+        for slot, value in zip(self.slots, W.chunk(count, axis)):
+            slot.put(self._fit(value, slot.shape, sizes, loading))
         count = len(self.biases) or 1
         parts = [b / count] * count if self.parts == "o" else b.chunk(count)
         for x, value in zip(self.biases, parts):
             x.data.copy_(value.reshape(x.shape))
 
     def _fit(self, W: Tensor, shape: torch.Size, sizes: dict, loading: str) -> Tensor:
-        if len(shape) == 3:  # a bare (H, E, D), or in another order
-            H, D, E = (sizes[x] for x in "HDE")
+        H, D, E = (sizes[x] for x in "HDE")
+        if self.stacked:
+            W = W.view(-1, E, E)
+            fitting = [W.mT if self.either_way and loading != "transposed" else W]
+        elif len(shape) == 3:  # a bare (H, E, D), or in another order
             W = W.view(E, H, D) if self.parts == "o" else W.view(H, D, E)
-            order = [list(W.shape).index(n) for n in shape]
-            return W.permute(order)
-        if self.linear or (self.either_way and loading == "transposed"):
-            turned = W
-        elif self.either_way or W.shape != shape:
-            turned = W.T  # x @ W is what bare matrices are mostly made for
-        else:
-            turned = W
-        if turned.shape != shape:
-            raise Advice(
-                f"the weights of {self.parts} must have the shape {tuple(W.shape)}; "
-                f"yours has {tuple(shape)}"
-            )
-        return turned
+            fitting = [W.permute(order) for order in permutations(range(3))]
+        elif self.out_in or (self.either_way and loading == "transposed"):
+            fitting = [W]
+        else:  # x @ W is what bare matrices are mostly made for
+            fitting = [W.T] if self.either_way or self.out_in is False else [W, W.T]
+        for turned in fitting:
+            if turned.shape == shape:
+                return turned
+        raise Advice(
+            f"the weights of {self.parts} must have the shape {tuple(W.shape)}; "
+            f"yours has {tuple(shape)}"
+        )
+
+
+def _keeps_out_in(child: nn.Module) -> bool | None:
+    """Whether it computes x @ W.T, as nn.Linear, or x @ W; None if neither is seen."""
+    if isinstance(child, OUT_IN):
+        return True
+    W = child.weight
+    if W.dim() != 2 or W.shape[0] != W.shape[1]:
+        return None  # its shape will tell
+    draws = torch.Generator().manual_seed(0)
+    x = torch.randn(2, 3, len(W), generator=draws).to(W)
+    with torch.no_grad():
+        try:
+            W.copy_(torch.randn(W.shape, generator=draws))
+            theirs = child(x) - child(torch.zeros_like(x))
+        except Exception:  # it is not called as a layer
+            return None
+        found = [_alike(theirs, x @ way) for way in (W, W.T)]
+    return found[1] if any(found) else None
 
 
 def find_layers(
@@ -656,30 +853,28 @@ def find_layers(
     return {parts: " ".join(paths) for parts, paths in _places(module, layers).items()}
 
 
-def _holders(module: nn.Module, places: dict[str, list[str]]) -> list[_Holder]:
+def _holders(
+    module: nn.Module, places: dict[str, list[str]], ways: dict[str, bool | None]
+) -> list[_Holder]:
+    """What the weights are loaded into; ``ways`` keeps what was found out."""
     parameters = dict(module.named_parameters())
+    candidates = _candidates(module)
     holders = []
     for parts, paths in places.items():
-        weights, biases, linear = [], [], True
-        for path in paths:
-            if path in parameters:  # a bare matrix
-                linear = False
-                weights.append(parameters[path])
-                biases += [
-                    x
-                    for name, x in parameters.items()
-                    if _role(name) == parts
-                    and name not in _candidates(module)
-                    and x.numel() < weights[-1].numel()
-                ]
-            else:
-                child = module.get_submodule(path)
-                linear &= isinstance(child, nn.Linear)
-                weights.append(child.weight)
-                biases += (
-                    [child.bias] if getattr(child, "bias", None) is not None else []
-                )
-        holders.append(_Holder(parts, weights, biases, linear))
+        slots = [_slot(module, path) for path in paths]
+        biases = [
+            x
+            for name, x in parameters.items()
+            if _role(name) == parts
+            and name not in candidates
+            and x.numel() < slots[0].shape.numel()
+        ]
+        if paths[0] not in parameters:
+            own = (getattr(slot.owner, "bias", None) for slot in slots)
+            biases = [x for x in own if x is not None]
+            if paths[0] not in ways:
+                ways[paths[0]] = _keeps_out_in(slots[0].owner)
+        holders.append(_Holder(parts, slots, biases, ways.get(paths[0])))
     return holders
 
 
@@ -689,7 +884,7 @@ def _places(module, layers=None, call=None, probe=None) -> dict[str, list[str]]:
     if layers is not None:
         known = [*candidates, *dict(module.named_parameters())]
         wrong = [path for path in layers.values() if path not in known]
-        wrong += [parts for parts in layers if parts not in _ROLES]
+        wrong += [x for x in layers if not re.fullmatch(PARTS, x)]
         if wrong:
             listed = ", ".join(map(repr, wrong))
             raise Advice(f"layers names {listed}; your module has {_listed(module)}")
@@ -698,6 +893,10 @@ def _places(module, layers=None, call=None, probe=None) -> dict[str, list[str]]:
     for path in candidates:
         if (role := _role(path)) is not None:
             places.setdefault(role, []).append(path)
+    if call is not None and any(
+        p != "".join(sorted(p, key="qkvo".index)) for p in places
+    ):
+        raise Advice(_LAYERS.format(found=_listed(module)))  # a name is no proof
     twice = {
         parts
         for parts, paths in places.items()
@@ -705,11 +904,39 @@ def _places(module, layers=None, call=None, probe=None) -> dict[str, list[str]]:
     }
     lost = [p for p in candidates if _role(p) is None or _role(p) in twice]
     places = {parts: paths for parts, paths in places.items() if parts not in twice}
-    if "".join(sorted("".join(places))) != "koqv" and call is not None:
+    if not _complete(places) and call is not None:
+        places |= _by_shape(module, lost, places)
+        lost = [p for p in lost if [p] not in places.values()]
+    if not _complete(places) and call is not None:
         places |= _by_flow(module, lost, call, probe)
-    if "".join(sorted("".join(places))) != "koqv" and (call is not None or twice):
+    if not _complete(places) and (call is not None or twice):
         raise Advice(_LAYERS.format(found=_listed(module)))
     return places
+
+
+def _complete(places: dict[str, list[str]]) -> bool:
+    return "".join(sorted("".join(places))) == "koqv"
+
+
+def _by_shape(module, paths: list[str], known: dict) -> dict[str, list[str]]:
+    """What only one matrix can be: three times as long as wide, or three in a stack."""
+    found: dict[str, list[str]] = {}
+    for path in paths:
+        shape = _slot(module, path).shape
+        parts = {3: "qkv", 4: "qkvo"}.get(shape[0] if len(shape) == 3 else 0)
+        if len(shape) == 2 and max(shape) == 3 * min(shape):
+            parts = "qkv"
+        if parts and (len(shape) == 2 or shape[1] == shape[2]):
+            found.setdefault(parts, []).append(path)
+    if len(found) != 1 or len(*found.values()) != 1:
+        return {}
+    ((parts, (path,)),) = found.items()
+    if set(parts) & set("".join(known)):
+        return {}
+    rest = [p for p in paths if p != path]
+    if parts == "qkv" and "o" not in known and len(rest) == 1:
+        found["o"] = rest
+    return found
 
 
 def _candidates(module: nn.Module) -> list[str]:
@@ -719,21 +946,23 @@ def _candidates(module: nn.Module) -> list[str]:
         for path, child in module.named_modules()
         if path
         and isinstance(getattr(child, "weight", None), Tensor)
-        and child.weight.dim() == 2
+        and (child.weight.dim() == 2 or _one_token(child))
     ]
     return children + [
         path
         for path, x in module.named_parameters()
         if x.dim() in (2, 3)
         and path.rpartition(".")[0] not in children
+        and ".parametrizations." not in f".{path}"
         and x.numel() > x.shape[0] * x.shape[-1] * (x.dim() == 3)
         and not re.search(r"(^|\.|_)b(ias)?(_|$)", path)
     ]
 
 
-def _weight(module: nn.Module, path: str) -> Tensor:
-    parameters = dict(module.named_parameters())
-    return parameters.get(path, parameters.get(f"{path}.weight"))
+def _one_token(child: nn.Module) -> bool:
+    """A convolution that looks at one place is a linear layer."""
+    convolution = isinstance(child, (nn.Conv1d, nn.Conv2d))
+    return convolution and child.groups == 1 and {*child.kernel_size} == {1}
 
 
 def _role(path: str) -> str | None:
@@ -747,8 +976,44 @@ def _role(path: str) -> str | None:
         for role, pattern in _ROLES.items():
             if re.fullmatch(pattern, "_".join(rest)):
                 return role
+        rest = [w for w in rest if not re.fullmatch(_BESIDE, w)]
+        parts = "".join(map(_letters, rest))
+        if parts and re.fullmatch(PARTS, parts):
+            return parts
     last = path.rsplit(".", 1)[-1].lower()
     return "o" if re.fullmatch(r"proj|projection|fc", last) else None
+
+
+def _letters(word: str) -> str:
+    """The parts that a word names: q of queries, kqv of kqv; "?" of any other."""
+    for letter, pattern in _QKV.items():
+        if re.fullmatch(pattern, word):
+            return letter
+    return word.rstrip("s") if re.fullmatch(r"[qkv]{2,3}s?", word) else "?"
+
+
+class _Meetings(TorchFunctionMode):
+    """Notes which input each bare matrix meets first; "o" where it is none of them."""
+
+    def __init__(self, matrices: dict[str, Tensor], part_of: Callable) -> None:
+        super().__init__()
+        self.paths = {_storage(x): path for path, x in matrices.items()}
+        self.part_of, self.seen = part_of, {}
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        """Let every function do its work."""
+        flat = [*args, *(kwargs or {}).values()]
+        flat += [y for x in flat if isinstance(x, (tuple, list)) for y in x]
+        tensors = [x for x in flat if isinstance(x, Tensor) and x.dim() > 1]
+        met = [x for x in tensors if _storage(x) in self.paths]
+        others = [x for x in tensors if _storage(x) not in self.paths]
+        if len(met) == 1 and others:
+            self.seen.setdefault(self.paths[_storage(met[0])], self.part_of(others[0]))
+        return func(*args, **(kwargs or {}))
+
+
+def _storage(x: Tensor) -> int:
+    return x.untyped_storage().data_ptr()
 
 
 def _by_flow(module, paths: list[str], call, probe) -> dict[str, list[str]]:
@@ -759,11 +1024,13 @@ def _by_flow(module, paths: list[str], call, probe) -> dict[str, list[str]]:
         for n in NAMES[probe["call"]]
     }
 
+    def part_of(x: Tensor) -> str:
+        flat = x.detach().double().flatten().sort()[0]
+        return next((r for r, y in sums.items() if torch.equal(flat, y)), "o")
+
     def watch(path):
         def hook(_, arguments):
-            flat = arguments[0].detach().double().flatten().sort()[0]
-            same = [r for r, x in sums.items() if torch.equal(flat, x)]
-            seen[path] = same[0] if same else "o"
+            seen[path] = part_of(arguments[0])
 
         return hook
 
@@ -773,11 +1040,14 @@ def _by_flow(module, paths: list[str], call, probe) -> dict[str, list[str]]:
         for path in paths
         if isinstance(modules.get(path), nn.Linear)
     ]
+    bare = {n: x for n, x in module.named_parameters() if n in paths}
     try:
-        _first_that_works(call, probe)
+        with _Meetings(bare, part_of) as meetings:
+            _first_that_works(call, probe)
     finally:
         for hook in hooks:
             hook.remove()
+    seen |= meetings.seen
     roles = list(seen.values())
     return {r: [p] for p, r in seen.items() if roles.count(r) == 1}
 

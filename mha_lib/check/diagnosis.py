@@ -116,7 +116,7 @@ def judge(task: str, probes: list[dict], outcomes: list[dict]) -> Diagnosis:
         return found
 
     seen = _Seen(task, pairs, compared)
-    explanations, loading = [], ""
+    explanations, loading = [], Loading()
     if not seen.varies:
         explanations, loading = _explanations(seen)
     cases = seen.cases(loading)
@@ -130,6 +130,25 @@ def judge(task: str, probes: list[dict], outcomes: list[dict]) -> Diagnosis:
         found.evidence += [] if seen.remembers else _revealed(seen, loading)
     found.confidence = CONFIDENCE[found.verdict]
     return found
+
+
+@dataclass(frozen=True)
+class Loading:
+    """One way in which the weights of a layer may lie.
+
+    Attributes:
+        name: of the alternative; "" for the first way.
+        turned: whether W_o lies the other way round than the rest.
+    """
+
+    name: str = ""
+    turned: bool = False
+
+    def of(self, outcome: dict) -> dict:
+        """What came out of it; nothing where the call failed."""
+        if not self.name:
+            return outcome
+        return outcome.get("alternatives", {}).get(self.name, {})
 
 
 class _Seen:
@@ -148,16 +167,30 @@ class _Seen:
         self.numbers = False  # a mask that holds numbers
         self.dtypes = {o["outputs"]["output"].dtype for o in answered}
         self.dtype = _dtype(compared[0][0])
-        self.loadings = ["", *answered[0].get("alternatives", ())]
+        alternatives = answered[0].get("alternatives", ())
+        self.loadings = [Loading(name) for name in ("", *alternatives)]
+        if "transposed" in alternatives:  # nothing says how a bare matrix is kept
+            self.loadings += [Loading(x.name, True) for x in self.loadings]
 
-    def cases(self, loading: str = "") -> list[Case]:
+    def loadings_of(self, tier: int) -> list[Loading]:
+        """Those that are worth their time, the less the more is wrong."""
+        if tier == 3:
+            return self.loadings[:1]
+        rare = tier * ["feature by feature", "heads last"]
+        return [
+            x
+            for x in self.loadings
+            if x.name not in rare and (tier < 2 or not x.turned)
+        ]
+
+    def cases(self, loading: Loading) -> list[Case]:
         found = []
         for probe, outcome in self.compared:
-            chosen = outcome
-            if loading:  # there are none where the call failed
-                chosen = outcome.get("alternatives", {}).get(loading, {})
+            chosen = loading.of(outcome)
             output = chosen.get("outputs", {}).get("output")
             problem = Problem.of(probe, self.missing)
+            if loading.turned:
+                problem.W["W_o"] = problem.W["W_o"].mT
             if output is not None and self.task in MASKS:
                 output = self._boolean(output, compute(problem)["output"])
             elif output is not None and self.dtype is not None:
@@ -188,14 +221,14 @@ def _dtype(probe: dict) -> torch.dtype | None:
     return floating[0] if floating else None
 
 
-def _explanations(seen: _Seen) -> tuple[list[Explanation], str]:
+def _explanations(seen: _Seen) -> tuple[list[Explanation], Loading]:
     """The shortest, over the ways in which the weights of a layer may lie."""
     best: list[Explanation] = []
-    best_loading = ""
+    best_loading = Loading()
     cases = {loading: seen.cases(loading) for loading in seen.loadings}
     sizes = seen.compared[0][0]["sizes"]
     for tier in range(4 if sizes["E"] < 64 else 2):  # a wide layer takes too long
-        for loading in seen.loadings[: 1 if tier == 3 else None]:
+        for loading in seen.loadings_of(tier):
             most = len(names(best[0].path)) if best else MOST
             found = shortest(best + explain(seen.task, cases[loading], tier, most))
             if found and (not best or found[0] is not best[0]):
@@ -294,7 +327,7 @@ def _shape_fits(case: Case) -> bool:
 
 
 def _beside_the_numbers(
-    found: Diagnosis, seen: _Seen, explanations: list, cases: list[Case], loading: str
+    found: Diagnosis, seen: _Seen, explanations: list, cases: list, loading: Loading
 ) -> None:
     """Mistakes and policies that no stage of the reference shows."""
     extra = []
@@ -378,11 +411,10 @@ def _weights(
     return []
 
 
-def _training(found: Diagnosis, seen: _Seen, loading: str) -> list[str]:
+def _training(found: Diagnosis, seen: _Seen, loading: Loading) -> list[str]:
     """What dropout does, read off the probe that shows the map."""
     probe, outcome = seen.probe("training") or ({}, {})
-    if loading:
-        outcome = outcome.get("alternatives", {}).get(loading, {})
+    outcome = loading.of(outcome)
     if "outputs" not in outcome:
         return []
     p = Problem.of(probe, seen.missing)
@@ -514,7 +546,7 @@ def _row_sums(case: Case) -> Tensor | None:
     return case.weights.double().sum(-1).flatten()
 
 
-def _revealed(seen: _Seen, loading: str) -> list[str]:
+def _revealed(seen: _Seen, loading: Loading) -> list[str]:
     """What the map tells, read off the output where W_v = W_o = 1, values one-hot."""
     case = next((c for c in seen.cases(loading) if c.name == "reveal"), None)
     if case is None or case.output is None or not _shape_fits(case):
