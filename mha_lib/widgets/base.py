@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 HERE = files(__package__)
 IMPORT = re.compile(r'^import \{[^}]*\} from "\./common\.js";\n', re.MULTILINE)
 EXPORT = re.compile(r"^export (?!default)", re.MULTILINE)
+REM, OUR_REM = re.compile(r"([\d.]+)rem\b"), r"calc(\1 * var(--mha-rem))"
 VIEW = "application/vnd.jupyter.widget-view+json"
 DIGITS = 7  # of a float32: more would only be longer
 
@@ -35,8 +36,17 @@ def module(name: str) -> str:
 
 
 def style(name: str) -> str:
-    """The rules of all widgets, then those of this one."""
-    return _read("common.css") + _read(f"{name}.css")
+    """The rules of all widgets, then those of this one.
+
+    Its own rules hold in its own class alone, whatever stands beside it on a page. A
+    rem becomes ours: in the classic notebook the page's is 10 pixels.
+    """
+    own = f".mha-{name.replace('_', '-')} {{\n{_read(f'{name}.css')}}}\n"
+    lines = (_read("common.css") + own).splitlines(keepends=True)
+    return "".join(
+        x if x.startswith("@media") or "--mha-rem:" in x else REM.sub(OUR_REM, x)
+        for x in lines
+    )
 
 
 def _read(name: str) -> str:

@@ -18,7 +18,8 @@ let serial = 0;
  */
 export function widget(name, build) {
   function render({ model, el }) {
-    const root = h("div", { class: "mha", role: "group", "aria-label": name });
+    const own = `mha-${name.toLowerCase().replaceAll(" ", "-")}`; // as in `style` of base.py
+    const root = h("div", { class: `mha ${own}`, role: "group", "aria-label": name });
     el.replaceChildren(root);
     // Arrow keys are the notebook's: JupyterLab and the classic one take them on their
     // way up, Notebook 7 on their way down, unless what has the focus bears this mark.

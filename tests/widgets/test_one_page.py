@@ -1,0 +1,79 @@
+"""Widgets keep their looks beside each other, and in hosts with rules of their own."""
+
+import matplotlib.pyplot as plt
+import pytest
+import torch
+
+from mha_lib import BatchedMHA
+from mha_lib.widgets import (
+    AttentionExplorer,
+    EinsumSteps,
+    HeadLayout,
+    MaskPainter,
+    ScaleLab,
+    VersionsSideBySide,
+)
+from mha_lib.widgets.base import Widget
+
+CLASSIC = """
+html { font-size: 10px; }
+body { font-size: 14px; }
+label { display: inline-block; margin-bottom: 5px; font-weight: bold; }
+output { display: block; padding-top: 7px; font-size: 20px; color: #555; }
+summary { display: block; }
+"""  # what Notebook 6 gives to bare elements
+
+
+@pytest.fixture
+def every_widget(monkeypatch) -> list[Widget]:
+    """One of each kind, without the stills, which take longer than all else."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(2, 3, 8, generator=generator)
+    parameters = BatchedMHA(8, 2).state_dict()
+    widgets = [
+        AttentionExplorer(x.softmax(-1)),
+        HeadLayout(),
+        MaskPainter(5),
+        EinsumSteps(),
+        VersionsSideBySide(x, parameters, 2),
+        ScaleLab(x[0], x[1]),
+    ]
+    for widget in widgets:
+        monkeypatch.setattr(type(widget), "still", lambda self: plt.figure())
+    return widgets
+
+
+def looks(opened) -> dict[str, list]:
+    """The size of each widget, and how its maps and lists are laid out."""
+    return opened.page.evaluate(
+        """() => Object.fromEntries([...document.querySelectorAll('.mha')].map(root => [
+            root.getAttribute('aria-label'),
+            [root, ...root.querySelectorAll('.mha-map, .mha-steps, th, td')].map(x => [
+                Math.round(x.offsetWidth), Math.round(x.offsetHeight),
+                getComputedStyle(x).touchAction, getComputedStyle(x).display,
+            ]),
+        ]))"""
+    )
+
+
+def test_no_widget_changes_the_looks_of_another(live, every_widget):
+    """Each is as large as alone, whichever style sheet comes last."""
+    alone = {}
+    for widget in every_widget:
+        alone |= looks(live(widget))
+    for widgets in (every_widget, every_widget[::-1]):
+        assert looks(live(*widgets)) == alone
+
+
+def test_text_is_legible_where_a_rem_is_small(live, every_widget):
+    opened = live(*every_widget)
+    opened.page.add_style_tag(content=CLASSIC)
+    opened.settle()
+    sizes = opened.page.locator(".mha, .mha output, .mha label").evaluate_all(
+        "all => all.map(x => parseFloat(getComputedStyle(x).fontSize))"
+    )
+    assert min(sizes) >= 12 and max(sizes) < 20
+    marks = opened.page.locator(".mha summary").evaluate_all(
+        "all => all.map(x => getComputedStyle(x).display)"
+    )
+    assert set(marks) == {"list-item"}
