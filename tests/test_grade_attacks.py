@@ -14,7 +14,15 @@ import mha_lib
 from mha_lib.grade import report
 from mha_lib.grade.assignments import parse
 from mha_lib.grade.judge import LARGEST, Judge
-from tests.attacks.table import ATTACKS, MERGE, RIGHT, WRONG
+from tests.attacks.table import (
+    ATTACKS,
+    MERGE,
+    RIGHT,
+    WRONG,
+    Attack,
+    anywhere,
+    called,
+)
 
 ASSIGNMENT = parse(
     {
@@ -82,6 +90,107 @@ def test_attack(name, graded, folder):
     assert attack.words in told(result)
     assert result["points"] == 4.0 or len(told(result)) > 1000
     assert not Path("/tmp/owned").exists()
+
+
+MORE = {
+    "other ways to load what has no weights": anywhere(
+        """
+import sys
+wire = sys.modules["inside.wire"]
+pack = wire.pack
+def forged(tree):
+    for outcome in tree.get("outcomes", ()):
+        outcome["alternatives"] = {"transposed": {"outputs": outcome["outputs"]}}
+    return pack(tree)
+wire.pack = forged
+"""
+    ),
+    "delegation, vmap": called(
+        """
+inputs = (q, k, v) if mask is None else (q, k, v, mask.expand(len(q), -1, -1, -1))
+return torch.func.vmap(torch.ops.aten.scaled_dot_product_attention)(*inputs)
+""",
+        "write what it does yourself",
+    ),
+    "delegation, decomposed": called(
+        """
+op = torch.ops.aten._scaled_dot_product_attention_math.default
+hidden = None if mask is None else torch.zeros(mask.shape).masked_fill(~mask, -1e9)
+return op.decompose(q, k, v, hidden)[0]
+""",
+        "write what it does yourself",
+    ),
+    "delegation, nested": called(
+        """
+nest = lambda x: torch.nested.as_nested_tensor(list(x), layout=torch.strided)
+return torch.ops.aten.scaled_dot_product_attention(
+    *map(nest, (q, k, v))).to_padded_tensor(0.0)
+""",
+        "write what it does yourself",
+    ),
+    "patched traceback": called(
+        """
+import linecache, traceback
+traceback.extract_tb = linecache.getline = lambda *a, **k: 1 / 0
+raise ValueError("x")
+""",
+        "cannot be printed",
+    ),
+    "text that is no text": called(
+        r"raise ValueError('\ud800\x00\x1b[31m')", "ValueError"
+    ),
+    "connection shut down": anywhere(
+        """
+import ctypes, time
+for fd in range(3, 64): ctypes.CDLL(None).shutdown(fd, 2)
+time.sleep(100)
+""",
+        "stopped after|ended itself",
+        points=0.0,
+    ),
+    "64 MB instead of an answer": anywhere(
+        """
+import json, os, struct
+text = json.dumps({"question": "attention", "x": {"tensor!": ["uint8", [1 << 26]]}})
+head = struct.pack("!I", len(text)) + text.encode()
+for fd in range(3, 64):
+    try:
+        for _ in range(9):
+            os.write(fd, head)
+            left = 1 << 26
+            while left: left -= os.write(fd, bytes(min(left, 1 << 20)))
+    except OSError: pass
+""",
+        "it did not answer",
+        points=0.0,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MORE)
+def test_attack_of_the_second_round(name, graded):
+    attack: Attack = MORE[name]
+    result = graded(attack.source)
+    assert result["points"] == attack.points, told(result)
+    assert any(words in told(result) for words in attack.words.split("|"))
+    assert "a fault of the grader" not in told(result)
+
+
+def test_right_code_may_use_vmap_and_derivatives(graded):
+    source = (
+        MERGE
+        + RIGHT
+        + (
+            "one, vmap = attention, torch.func.vmap\n"
+            "def attention(q, k, v, mask=None):\n"
+            "    torch.func.jacrev(lambda x: x.softmax(-1).sum(0))(q[0, 0])\n"
+            "    if mask is None:\n"
+            "        return vmap(one)(q, k, v)\n"
+            "    return vmap(one)(q, k, v, mask.expand(len(q), -1, -1, -1))\n"
+        )
+    )
+    result = graded(source)
+    assert result["points"] == 4.0, told(result)
 
 
 def notebook(*cells: str) -> str:

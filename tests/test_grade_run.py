@@ -447,6 +447,22 @@ def test_names_of_submissions(folder, tmp_path):
 
 
 @linux
+def test_a_name_that_is_no_text_and_a_folder_with_an_odd_one_are_graded(place):
+    folder = place / "odd" / "in"
+    names = [b"caf\xe9.py", b"a\nb.py", b"__ada/hw.py", b"__MACOSX/hw.py"]
+    for name in names:
+        path = Path(os.fsdecode(os.fsencode(folder) + b"/" + name))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(MERGE)
+    output = place / "odd" / "out.csv"
+    counts = new_run(folder, output=output)()
+    assert counts["submissions"] == 3 and counts["histogram"][4] == 3
+    assert {row["points"] for row in table(output).values()} == {"2"}
+    assert len(list((place / "odd" / "out" / "students").rglob("*.html"))) == 3
+    assert new_run(folder, output=output)()["submissions"] == 3  # nothing is left
+
+
+@linux
 @pytest.mark.parametrize("start", [None, "", ".."])
 def test_outputs_among_the_submissions_are_none(start, folder, monkeypatch):
     output = folder / "grades.csv"

@@ -299,7 +299,7 @@ def _outcome(probe: dict, given: object) -> dict:
                 if k in ("output", "weights") and isinstance(x, Tensor)
                 and x.numel() <= LARGEST_ANSWER
             }  # fmt: skip
-        elif key == "alternatives" and isinstance(value, dict):
+        elif key == "alternatives" and isinstance(value, dict) and probe["weights"]:
             kept[key] = {
                 k: _outcome(probe, {**x, "alternatives": None})
                 for k, x in value.items()

@@ -23,6 +23,7 @@ from mha_lib.grade.sandbox import unprotected
 
 __all__ = ["Run", "submissions"]
 
+BESIDE = ("__pycache__", "__MACOSX")  # folders that other programs leave
 FORMULA = ("=", "+", "-", "@", "\t")
 _LOCAL = threading.local()  # a judge for each thread that grades, kept warm
 
@@ -35,7 +36,7 @@ def submissions(places: Iterable[Path]) -> dict[str, Path]:
             raise ValueError(f"files or folders are required; got {start}")
         inside = [start] if start.is_file() else []
         for place, folders, names in os.walk(start):
-            folders[:] = [x for x in folders if not x.startswith((".", "__"))]
+            folders[:] = [x for x in folders if x[0] != "." and x not in BESIDE]
             inside += [Path(place, name) for name in names if not name.startswith(".")]
         for path in inside:
             name = path.name if path == start else path.relative_to(start).as_posix()

@@ -44,7 +44,9 @@ MODULES = {  # which do the same: their import fails
     ),
 }
 LIBRARIES = []  # a ban ends with its library
-KEYS = ("CPU", "AutogradCPU")
+# As it is called, with gradients; as decompose() and nested tensors call it; by vmap.
+KEYS = ("CPU", "AutogradCPU", "CompositeImplicitAutograd")
+KEYS += ("FuncTorchDynamicLayerFrontMode",)
 
 
 class NotAvailable(RuntimeError):
