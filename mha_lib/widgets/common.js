@@ -270,6 +270,7 @@ export function softmax(scores, allowed = null) {
   return total ? powers.map((x) => x / total) : powers;
 }
 
+export const product = (sizes) => sizes.reduce((a, b) => a * b, 1);
 export const dot = (a, b) => a.reduce((sum, x, i) => sum + x * b[i], 0);
 export const transpose = (m) => m[0].map((_, j) => m.map((row) => row[j]));
 /** a (n, d) times b (m, d) transposed: every row of one with every row of the other. */

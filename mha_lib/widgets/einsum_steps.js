@@ -1,7 +1,7 @@
 // What does an einsum do for one cell? The loops of any equation, one product at a time.
 import {
   button, choice, controls, fixed, h, motionReduced, need, needArray, numbers, Problem,
-  range, readout, say, shapeOf, slider, widget,
+  product, range, readout, say, shapeOf, slider, widget,
 } from "./common.js";
 
 const MOST_AXES = 4, MOST_CELLS = 256; // of a tensor
@@ -9,7 +9,6 @@ const MOST_STEPS = 1024; // of one sum
 const TERMS = 12; // products that are shown at once
 const PAUSE = 900; // milliseconds from step to step
 
-const product = (sizes) => sizes.reduce((a, b) => a * b, 1);
 const joined = (words) => words.join(", ").replace(/, ([^,]*)$/, " and $1");
 
 /** "td,sd->ts" and the operands' shapes: the letters, their sizes, who is summed. */

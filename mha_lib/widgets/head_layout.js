@@ -1,7 +1,7 @@
 // Where does each number of a tensor go? Shape and strides over one line of memory,
 // step by step, in the right order and in the wrong one.
 import {
-  button, choice, controls, dot, h, need, numbers, range, readout, say, widget,
+  button, choice, controls, dot, h, need, numbers, product, range, readout, say, widget,
 } from "./common.js";
 
 const MOST_CELLS = 48;
@@ -23,7 +23,6 @@ class Refusal extends Error {
 const refuse = (condition, type, message, why) => {
   if (condition) throw new Refusal(type, message, why);
 };
-const product = (sizes) => sizes.reduce((a, b) => a * b, 1);
 
 /** Strides without gaps; `order` lists the axes from the fastest to the slowest. */
 function dense(shape, order = range(shape.length).reverse()) {

@@ -1,6 +1,6 @@
 // Why divide by √D? One row of scores and weights, and all rows over all D.
 import {
-  choice, controls, fixed, h, need, needArray, numbers, range, readout, say, slider, softmax,
+  choice, controls, fixed, h, need, needArray, numbers, put, range, readout, say, slider, softmax,
   svg, widget,
 } from "./common.js";
 
@@ -275,7 +275,7 @@ function bars(ui, { now, formula }) {
     const text = `key ${key}: q·k = ${dot}, x = ${dot} / ${plain(divisor)} = ${fixed(x)}, w = ${short(row("weights")[key])}`;
     say(title, `scores x = ${formula()}`);
     say(detail, text);
-    set(frame, { "aria-valuemax": row("scores").length - 1, "aria-valuenow": key, "aria-valuetext": text });
+    put(frame, { "aria-valuemax": row("scores").length - 1, "aria-valuenow": key, "aria-valuetext": text });
   });
   return h("div", {}, frame, detail);
 }
@@ -298,7 +298,7 @@ function panel(ui, frame, tall, content) {
     const state = JSON.stringify([width, low, values]);
     if (state !== drawn) {
       drawn = state;
-      set(picture, { width });
+      put(picture, { width });
       const gap = Math.min(2, pitch / 5);
       drawing.replaceChildren(
         ...[low, (low + high) / 2, high].flatMap((tick) => [
@@ -321,7 +321,7 @@ function panel(ui, frame, tall, content) {
     const places = [key, ...range(values.length).filter((s) => s % every === 0)].map((s) => label(s, height - 4, `${s}`));
     labels.replaceChildren(...[...fitting(order.slice(0, most).map(number)), ...fitting(places)]
       .map(({ text: said, ...place }) => svg("text", place, said)));
-    set(band, { x: x(key), width: pitch });
+    put(band, { x: x(key), width: pitch });
   });
   return picture;
 }
@@ -335,10 +335,6 @@ function fitting(labels) {
     if (found.every(free)) found.push(one);
   }
   return found;
-}
-
-function set(element, attributes) {
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
 }
 
 // --- the measures of this query and of all -------------------------------------------------
@@ -427,10 +423,10 @@ function chart(ui, what, content) {
       );
     }
     const value = points[kinds.indexOf(kind)][place];
-    set(ring, { cx: x(place), cy: y(level(value)) });
-    set(cursor, { x1: x(place), x2: x(place) });
+    put(ring, { cx: x(place), cy: y(level(value)) });
+    put(cursor, { x1: x(place), x2: x(place) });
     say(caption, `${what()}: ${short(value)}`);
-    set(picture, { "aria-label": `${what()} over D, a curve for each divisor: ${kinds.map((one) => DIVISORS[one].mark).join(", ")}. ` +
+    put(picture, { "aria-label": `${what()} over D, a curve for each divisor: ${kinds.map((one) => DIVISORS[one].mark).join(", ")}. ` +
       `At D = ${sizes[place]}, ${DIVISORS[kind].mark}: ${short(value)}. A table below has all numbers.` });
   });
   return frame;
