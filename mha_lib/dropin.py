@@ -192,18 +192,15 @@ class MultiheadAttention(nn.Module):
 
         q, k, v = (split_heads(x, self.num_heads) for x in (q, k, v))
         dropout_p = self.dropout if self.training else 0.0
-        options = {"bias": bias, "dropout_p": dropout_p, "is_causal": hint}
-        if not need_weights:
-            context, weights = attention(q, k, v, mask, **options, need_weights=False)
-        elif dropout_p:
+        if need_weights and dropout_p:
             _, weights = attention(q, k, v[..., :0], mask, bias=bias)  # weights alone
             weights = F.dropout(weights, dropout_p)
             context = weights @ v
             weights = weights.mean(1) if average_attn_weights else weights
         else:
-            context, weights = tiled_attention(
-                q, k, v, mask, bias=bias, average=average_attn_weights
-            )
+            options = {"bias": bias, "dropout_p": dropout_p, "is_causal": hint}
+            wanted = {"average": average_attn_weights, "need_weights": need_weights}
+            context, weights = tiled_attention(q, k, v, mask, **options, **wanted)
 
         output = self.out_proj(merge_heads(context))  # (B, T, E)
         if not batched:

@@ -4,7 +4,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from mha_lib._inputs import check_dropout, resolve_inputs
-from mha_lib.attention import attention
 from mha_lib.layouts import head_size, merge_heads, split_heads
 from mha_lib.masks import mask_to_bhts
 from mha_lib.tiled import tiled_attention
@@ -114,11 +113,10 @@ class FusedMHA(nn.Module):
         k = split_heads(k, self.num_heads)  # (B, H, S, D)
         v = split_heads(v, self.num_heads)  # (B, H, S, D)
         dropout_p = self.dropout if self.training else 0.0
-        options = {"dropout_p": dropout_p, "is_causal": is_causal}
-        if need_weights:
-            context, weights = tiled_attention(q, k, v, mask, **options)
-        else:
-            context, weights = attention(q, k, v, mask, **options, need_weights=False)
+        options = {"is_causal": is_causal, "need_weights": need_weights}
+        context, weights = tiled_attention(
+            q, k, v, mask, dropout_p=dropout_p, **options
+        )
         output = self.out_proj(merge_heads(context))
         return F.dropout(output, self.output_dropout, self.training), weights
 

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from torch.testing import assert_close
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from mha_lib import MultiheadAttention, tiled
+from mha_lib import MultiheadAttention, attention, tiled
 from tests.helpers import B, D, E, H, S, T
 from tests.torch_pair import (
     F64,
@@ -96,6 +96,11 @@ def test_the_sample_covers_every_pair_of_options():
     assert sampled == every
 
 
+def only_without_weights(*operands, need_weights, **options):
+    assert not need_weights, "the weights must come from tiles"
+    return attention(*operands, need_weights=False, **options)
+
+
 @pytest.fixture(params=["formula", "tiles"])
 def path(request, monkeypatch):
     """The grid is small: once as it comes, once with tiles small enough to be used."""
@@ -103,7 +108,7 @@ def path(request, monkeypatch):
         monkeypatch.setattr(tiled, "_Tiled", None)
     else:
         monkeypatch.setattr(tiled, "TILE", 12)
-        monkeypatch.setattr(tiled, "attention", None)
+        monkeypatch.setattr(tiled, "attention", only_without_weights)
     return request.param
 
 

@@ -108,6 +108,24 @@ def test_what_is_hidden_may_be_anything(tile, calls, kind, average):
     assert calls
 
 
+@pytest.mark.parametrize("average", [False, True], ids=["each", "mean"])
+@pytest.mark.parametrize("kind", ["NaN", "inf", "product"])
+def test_what_comes_later_may_be_anything(tile, calls, kind, average):
+    """Query 2 and all before it see neither of the keys 3 and later."""
+    q, k, v = (x[:, :, :3] for x in operands(torch.float32, requires_grad=False))
+    k, v = (torch.cat([x, x], dim=2) for x in (k, v))
+    if kind == "product":
+        q, k = q.abs() * 1e25, k.abs()
+        k[..., 3:, :], k[..., :3, :] = 1e25, 1e-25
+    else:
+        k[..., 3:, :] = float(kind)
+    context, weights = attention(q, k, v, is_causal=True)
+    assert weights.isfinite().all()
+    plain = (context, weights.mean(1) if average else weights)
+    assert_close(tiled_attention(q, k, v, is_causal=True, average=average), plain)
+    assert calls
+
+
 def test_biases_of_minus_infinity_are_no_mask(tile, calls):
     q, k, v = operands(requires_grad=False)
     bias, mask = torch.zeros(T, S).double(), causal_mask(T, S)
@@ -131,6 +149,30 @@ def test_a_score_is_finite_where_no_sum_of_products_can_overflow():
         assert tiled._finite_products(q * x, k * y) is finite
 
 
+@pytest.mark.parametrize("average", [False, True], ids=["each", "mean"])
+@pytest.mark.parametrize("sequences", [1, 2, 5])
+def test_whole_sequences_of_short_numbers_in_a_tile(monkeypatch, sequences, average):
+    heads, tiles = 3, []
+    monkeypatch.setattr(tiled, "TILE", sequences * heads * T * S)
+    monkeypatch.setattr(tiled, "MASKED_ROWS", T)
+    cut = tiled._Weights.tiles
+    monkeypatch.setattr(
+        tiled._Weights, "tiles", lambda self: tiles.extend(cut(self)) or iter(tiles)
+    )
+    torch.manual_seed(5)
+    q, k, v = (torch.randn(5, heads, n, D).bfloat16() for n in (T, S, S))
+    mask = torch.rand(5, heads, T, S) < 0.7
+    if sequences == 5:  # the map must be larger than a tile
+        monkeypatch.setattr(tiled, "TILE", sequences * heads * T * S - 1)
+        sequences = 4
+    ours = tiled_attention(q, k, v, mask, average=average)
+    assert {index[0].stop - index[0].start for index in tiles} == {sequences}
+    context, weights = attention(q, k, v, mask)
+    plain = (context, weights.mean(1) if average else weights)
+    # both round the scores and the weights to bfloat16
+    assert_close(ours, plain, rtol=0, atol=20 * torch.finfo(torch.bfloat16).eps)
+
+
 def test_two_heads_and_two_heads_in_a_tile(monkeypatch):
     monkeypatch.setattr(tiled, "TILE", 2 * T * S)
     torch.manual_seed(5)
@@ -143,9 +185,12 @@ def test_two_heads_and_two_heads_in_a_tile(monkeypatch):
 
 def test_more_queries_than_keys(tile):
     q, k, v = operands()
-    for mask in (None, causal_mask(S, T)):
+    for mask, is_causal in ((None, False), (causal_mask(S, T), False), (None, True)):
         inputs = (k, q, v[:, :, :T], mask)
-        assert_close(tiled_attention(*inputs), attention(*inputs))
+        ours, plain = (
+            f(*inputs, is_causal=is_causal) for f in (tiled_attention, attention)
+        )
+        assert_close(ours, plain)
 
 
 @pytest.mark.parametrize("average", [False, True], ids=["each", "mean"])
@@ -221,6 +266,40 @@ def test_sums_over_many_tiles_of_short_numbers_do_not_stop_growing(monkeypatch):
     heads = [x.detach().mT.expand(1, n, -1, -1) for x in (q[:, :, :1], k.mT, v.mT)]
     _, weights = tiled_attention(*heads, average=True)
     assert weights.flatten().tolist() == [0.5, 0.5]
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_without_weights_and_gradients_bfloat16_goes_through_tiles(
+    tile, calls, is_causal
+):
+    q, k, v = operands(torch.bfloat16)
+    wide = [x.detach().double() for x in (q, k, v)]
+    bias = torch.randn(H, T, S, dtype=torch.bfloat16)
+    tolerance = {"rtol": 0, "atol": 20 * torch.finfo(torch.bfloat16).eps}
+    for count, (mask, added) in enumerate(product(masks(), (None, bias)), 1):
+        with torch.no_grad():
+            context, weights = tiled_attention(
+                q, k, v, mask, bias=added, is_causal=is_causal, need_weights=False
+            )
+        assert weights is None and len(calls) == count
+        added = None if added is None else added.double()
+        expected, _ = attention(*wide, mask, bias=added, is_causal=is_causal)
+        assert_close(context.double(), expected, **tolerance)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_without_weights_sdpa_does_the_rest(calls, dtype, monkeypatch):
+    monkeypatch.setattr(tiled, "TILE", 1)
+    q, k, v = operands(dtype)
+    learns = (x.detach().requires_grad_(i == 0) for i, x in enumerate((v, k, q)))
+    cases = [list(learns)[::-1], [q, k, v]]
+    if dtype != torch.bfloat16:
+        cases.append([x.detach() for x in (q, k, v)])
+    for case in cases:
+        context, weights = tiled_attention(*case, average=True, need_weights=False)
+        assert_close(context, attention(*case, need_weights=False)[0], rtol=0, atol=0)
+        assert weights is None
+    assert not calls
 
 
 @SCRIPTED
