@@ -3,6 +3,7 @@
     python -m tools.assignments                 # write book/assignments/student/
     python -m tools.assignments --check         # only say what is out of step (exit 1)
     python -m tools.assignments a2              # one of them
+    python -m tools.assignments a2 --otter out  # for a course that uses otter-grader
 
 An assignment's source is a notebook in `book/assignments/`, executed, with solutions.
 Its student version is that notebook without outputs, and without
@@ -14,10 +15,12 @@ Its student version is that notebook without outputs, and without
 
 The marks are those of otter-grader. Between ``<!-- rubric -->`` and
 ``<!-- /rubric -->`` a source gets the table of its points, which its metadata
-`mha_assignment` holds.
+`mha_assignment` holds. With ``--otter`` a folder gets the student version and beside it
+``tests/``, a file of otter-grader's format for each question.
 """
 
 import argparse
+import pprint
 import re
 import sys
 from pathlib import Path
@@ -26,7 +29,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from mha_lib.check.tasks import TASKS
-from mha_lib.grade.assignments import KEY, Assignment, parse
+from mha_lib.grade.assignments import KEY, Assignment, Question, parse
 from tools import book, notebook
 
 BEGIN, END = "# BEGIN SOLUTION", "# END SOLUTION"
@@ -36,6 +39,14 @@ VALUE = re.compile(r"(?P<name>\s*[\w.,\[\] ]+?) = .*# SOLUTION")
 RUBRIC = re.compile(r"(<!-- rubric -->\n).*?(<!-- /rubric -->)", re.DOTALL)
 # A link to a neighbour leads to its student version; any other goes one folder up.
 LINK = re.compile(r"(\]\(<?)(?!\w+:|#|a\d+_\w+\.ipynb)(?=[\w.])")
+# A doctest that prints nothing where there are points, and else what `check` says.
+OTTER = """\
+>>> from mha_lib.check import check
+>>> report = check({name}, "{task}")
+>>> holds = report.diagnosis.properties
+>>> some = any(value for key, value in holds.items() if key.startswith("right"))
+>>> if not (some and holds.get("{part}")): print(report)
+"""
 
 
 def student(source: NotebookNode) -> NotebookNode:
@@ -90,11 +101,16 @@ def rubric(assignment: Assignment) -> str:
     rows = ["| Question | What is checked | Points |", "|:--|:--|--:|"]
     for question in assignment.questions:
         name, title = f"`{question.name}`", TASKS[question.task].title
-        parts = question.properties or {"right": question.points}
-        for part, points in sorted(parts.items(), key=lambda pair: -pair[1]):
+        for part, points in _parts(question):
             words = "" if part == "right" else f": {part.replace('_', ' ')}"
             rows.append(f"| {name} | {title}{words} | {points:g} |")
     return "\n".join([*rows, f"| all | | {assignment.points:g} |", ""])
+
+
+def _parts(question: Question) -> list[tuple[str, float]]:
+    """What is worth points in a question, most first."""
+    parts = question.properties or {"right": question.points}
+    return sorted(parts.items(), key=lambda pair: -pair[1])
 
 
 def with_rubric(source: NotebookNode) -> NotebookNode:
@@ -104,6 +120,40 @@ def with_rubric(source: NotebookNode) -> NotebookNode:
         if cell.cell_type == "markdown":
             cell.source = RUBRIC.sub(lambda f: f[1] + table + f[2], cell.source)
     return source
+
+
+def otter_test(question: Question) -> str:
+    """The test file of a question: a case for each thing that is worth points."""
+    cases = [
+        {
+            "code": OTTER.format(name=question.name, task=question.task, part=part),
+            "hidden": False,
+            "locked": False,
+            "points": points,
+        }
+        for part, points in _parts(question)
+    ]
+    suite = {"cases": cases, "scored": True, "setup": "", "teardown": ""}
+    test = {"name": question.name, "suites": [{**suite, "type": "doctest"}]}
+    return f"OK_FORMAT = True\n\ntest = {pprint.pformat(test, width=88)}\n"
+
+
+def otter(path: Path, folder: Path) -> None:
+    """Write an assignment as otter-grader hands it out."""
+    source = notebook.read(path)
+    (folder / "tests").mkdir(parents=True, exist_ok=True)
+    for question in parse(source.metadata[KEY]).questions:
+        place = folder / "tests" / f"{question.name}.py"
+        place.write_text(otter_test(question), encoding="utf-8")
+    given = student(source)
+    texts = (
+        f'import otter\n\ngrader = otter.Notebook("{path.name}")',
+        "grader.check_all()",
+    )
+    first, last = map(nbformat.v4.new_code_cell, texts)
+    first.id, last.id = "otter-begin", "otter-end"
+    given.cells = [*given.cells[:2], first, *given.cells[2:], last]
+    notebook.write(given, folder / path.name)
 
 
 def wanted(path: Path) -> dict[Path, str]:
@@ -138,6 +188,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("ids", nargs="*", help="such as a2; none means all")
     parser.add_argument("--check", action="store_true", help="write nothing")
+    parser.add_argument("--otter", type=Path, help="a folder for otter-grader's files")
     options = parser.parse_args(arguments)
     paths = [
         path
@@ -147,6 +198,10 @@ def main(arguments: list[str] | None = None) -> int:
     if not paths:
         parser.error(f"no assignment {' '.join(options.ids)} in book/assignments")
     try:
+        if options.otter:
+            for path in paths:
+                otter(path, options.otter)
+            return 0
         found = outdated(paths)
     except (KeyError, ValueError) as error:
         print(f"tools.assignments: {error}", file=sys.stderr)
