@@ -1,6 +1,7 @@
 """What once got past the check, or ended it, does so no more."""
 
 import random
+import time
 import warnings
 
 import numpy as np
@@ -220,6 +221,73 @@ def test_a_module_that_remembers_its_first_mask_is_not_right_either():
 
 def test_an_empty_row_may_be_zero_where_the_others_are_right():
     assert diagnose(zeros_for_empty_rows, "attention").verdict == "right"
+
+
+def filled(number):
+    def attention(q, k, v, mask=None):
+        s = q @ k.mT / q.shape[-1] ** 0.5
+        if mask is not None:
+            s = s.masked_fill(~mask, number)
+        return s.softmax(-1) @ v
+
+    return attention
+
+
+class FilledLayer(Right):
+    fill = -20.0
+
+    def forward(self, query, key, value, mask=None):
+        q, k, v = (
+            self.heads(f(x))
+            for f, x in ((self.w_q, query), (self.w_k, key), (self.w_v, value))
+        )
+        seen = None if mask is None else mask[:, None]
+        return self.w_o(self.join(filled(self.fill)(q, k, v, seen)))
+
+
+@pytest.mark.parametrize("number", [-12, -20, -40])
+def test_a_fill_that_scores_can_undercut_leaks(number):
+    found = diagnose(filled(number), "attention")
+    assert (found.verdict, found.mistakes) == ("unknown", [])
+    assert not found.properties["right_with_mask"]
+    (words,) = (text for text in found.evidence if "hidden keys take" in text)
+    assert "filled with a number that is not low enough" in words
+
+
+@pytest.mark.parametrize("layer", [FilledLayer, FilledLayer(16, 2)])
+def test_a_fill_of_a_layer_leaks_too(layer):
+    found = diagnose(layer, LAYER, num_heads=2)
+    assert (found.verdict, found.mistakes) == ("unknown", [])
+    assert any("hidden keys take the weight" in text for text in found.evidence)
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16]
+)
+def test_a_fill_that_is_low_enough_is_right(dtype):
+    for number in (-1e4, torch.finfo(dtype).min, -torch.inf):
+        assert diagnose(filled(number), "attention", dtype=dtype).verdict == "right"
+        layer = FilledLayer(16, 2).to(dtype)
+        layer.fill = number
+        assert diagnose(layer, LAYER, num_heads=2).verdict == "right"
+
+
+class OneNumber(Right):
+    number = torch.inf
+
+    def forward(self, query, key, value, mask=None):
+        out = super().forward(query, key, value, mask).clone()
+        out[-1, -1, -1] = self.number
+        return out
+
+
+@pytest.mark.parametrize("number", [torch.inf, torch.nan, 1e30, 1e6])
+def test_one_number_that_cannot_be_does_not_let_everything_pass(number):
+    layer = type("Layer", (OneNumber,), {"number": number})
+    start = time.process_time()
+    found = diagnose(layer, LAYER)
+    assert (found.verdict, found.mistakes) == ("unknown", [])
+    assert time.process_time() - start < 30  # or it takes minutes
 
 
 # --- gradients ----------------------------------------------------------------------

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from mha_lib.check.adapt import RAN_WITH, REMEMBERS
 from mha_lib.check.catalogue import MASKS, WEIGHTED
-from mha_lib.check.reference import POLICIES, Problem, compute
+from mha_lib.check.reference import POLICIES, Problem, Stage, compute
 from mha_lib.check.search import (
     MOST,
     Case,
@@ -38,6 +38,11 @@ CONFIDENCE = {
     "unknown": "no mistake of the catalogue, alone or with others, gives your answers",
     "failed": "there is no answer to compare",
 }
+LEAK = (
+    "Where the scores of all visible keys are about -60, hidden keys take the weight: "
+    "they are filled with a number that is not low enough, such as -20. Use "
+    "float('-inf'), torch.finfo(dtype).min or -1e9."
+)
 MEMORY = (
     "The same call, with the same seed too, goes another way the second time: "
     "something is kept from one call to the next (a cache of keys and values?), or "
@@ -290,6 +295,8 @@ def _verdict(found: Diagnosis, seen: _Seen, explanations: list, cases: list) -> 
         found.evidence.append(
             "The masks cannot be judged before that: fix this first."
             if found.mistakes
+            else LEAK
+            if _leaks(seen.task, cases)
             else "Without a mask all is right; what the mask does is in no catalogue."
         )
         if not found.mistakes:
@@ -297,6 +304,22 @@ def _verdict(found: Diagnosis, seen: _Seen, explanations: list, cases: list) -> 
     elif set(explanation.policies) != set(POLICIES) and seen.task in WEIGHTED:
         known = " or ".join(explanation.policies)
         found.policy["empty rows"] = known or "other"
+
+
+def _leaks(task: str, cases: list[Case]) -> bool:
+    """Whether hidden keys win where visible scores are low, and all else is right."""
+    low = next((case for case in cases if case.name == "low scores"), None)
+    if low is None or low.output is None:
+        return False
+
+    def zero(scores: Tensor, allowed: Tensor, policy: str) -> Tensor:
+        return scores.masked_fill(~allowed, 0.0)
+
+    fill = Stage("fill", (), (zero, lambda weights, _: weights))
+    if not matches(low.output, compute(low.problem, (fill,))["output"]):
+        return False
+    found = explain(task, [case for case in cases if case is not low])
+    return bool(found) and found[0].masks and not names(found[0].path)
 
 
 def _of_sizes(cases: list[Case]) -> list[str]:

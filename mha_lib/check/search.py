@@ -173,8 +173,8 @@ def _all_fit(verdicts: Iterable[bool | None]) -> bool:
 
 def _unmasked(stages: dict, cases: list[Case], tier: int, most: int) -> list[Path]:
     answered = [case for case in cases if case.output is not None]
-    if not answered:
-        return []
+    if not answered or not all(case.output.isfinite().all() for case in answered):
+        return []  # nothing is hidden, so no stage makes NaN or infinity
     found: list[Path] = []
     for prefix in _wrong(stages, PREFIX, tier):
         # Nothing may be added to a prefix that is as long as an explanation may be.
@@ -203,8 +203,10 @@ def _screen(stages: dict, case: Case, prefix: Path) -> list[Path]:
     except (Undefined, RuntimeError, IndexError):
         return []
     tolerance = 3 * max(TOLERANCE.get(target.dtype, 0.0), TOLERANCE[torch.float32])
-    target = target.float()
-    tolerance = tolerance * target.square().mean().sqrt()
+    sizes = target.double().abs()
+    # One huge number would let everything pass.
+    size = min(sizes.square().mean().sqrt(), 30 * sizes.median())
+    target, tolerance = target.float(), tolerance * size
     if query is None:
         if contexts.shape[1:] != target.shape:
             return []

@@ -97,6 +97,10 @@ class _Draw:
             weights[f"b_{role}"] = self.normal(E, scale=0.5)
         return weights
 
+    def low(self) -> float:
+        """A score far below 0 whose power the dtype still holds."""
+        return -14.0 if self.dtype == torch.float16 else -60.0
+
     def lengths(self, B: int, S: int) -> Tensor:
         """Real keys of each sequence: they differ, the second has no padding."""
         return torch.tensor([max(1, S - (2, 0, 3, 1)[b % 4]) for b in range(B)])
@@ -150,6 +154,14 @@ def _attention(draw: _Draw) -> list[Probe]:
             inputs["k"][..., 0, :] = 0.0  # an allowed score that is exactly 0
         return _probe(name, s, inputs, **options)
 
+    def low():
+        """All scores are one number, which no fill may come near."""
+        found = probe("low scores", "holes")
+        q, k = found["inputs"]["q"], found["inputs"]["k"]
+        q[:] = found["sizes"]["D"] ** -0.25
+        k[:] = draw.low() * q[0, 0, 0]
+        return found
+
     def reveal():
         s = draw.sizes(D=11, E=11 * draw.H)
         plain = probe("reveal", sizes=s)
@@ -172,6 +184,7 @@ def _attention(draw: _Draw) -> list[Probe]:
         probe("gradient", "holes", grad=True),
         probe("half", "holes", dtype="float16"),
         probe("device", "holes", device="meta"),
+        low(),
     ]
 
 
@@ -211,6 +224,19 @@ def _mha(draw: _Draw, sequence_first: bool = False) -> list[Probe]:
             found["weights"][f"b_{role}"] = zero.to(draw.dtype)
         return found
 
+    def low():
+        """All scores are one number, which no fill may come near."""
+        found = probe("low scores", "holes")
+        x, W = found["inputs"], found["weights"]
+        H, D = found["sizes"]["H"], found["sizes"]["D"]
+        x["query"][:] = x["key"][:] = x["query"][0, 0]
+        W["b_q"][:] = W["b_k"][:] = 0.0
+        heads = W["W_q"].double().unflatten(0, (H, D))
+        lengths = (heads @ x["query"][0, 0].double()).norm(dim=-1)[:, None, None]
+        heads = (heads / lengths * D**0.25).flatten(0, 1)
+        W["W_q"], W["W_k"] = (y.to(draw.dtype) for y in (heads, draw.low() * heads))
+        return found
+
     probes = [
         probe("plain", repeat=True),
         probe("square", sizes=draw.sizes(T=6, S=6)),
@@ -228,6 +254,7 @@ def _mha(draw: _Draw, sequence_first: bool = False) -> list[Probe]:
     ]
     if not draw.fixed or draw.D >= 8:
         probes += [reveal("reveal"), reveal("training", train=True, dropout=0.5)]
+    probes.append(low())
     if sequence_first:
         for x in probes:
             for name, tensor in x["inputs"].items():
