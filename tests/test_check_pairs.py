@@ -8,6 +8,7 @@ takes a sample.
 
 import sys
 from collections import defaultdict
+from functools import cache
 from itertools import combinations, product
 
 import pytest
@@ -26,6 +27,9 @@ TURNED = "transposing the scores turns the axis of the softmax, or of the mask, 
 UNSEEN = "what happens to hidden scores has no effect under the other mistake"
 QUERIES = "all inputs are one, so the transposed scores are those of swapped matrices"
 ROWS = "the other mistake hides what distinguishes the rows of the mask"
+NAN = "hidden scores are −inf, and what they touch is NaN in both"
+SAME = "without the other mask both say the same"
+PADDED = "only padded keys are seen, whose k and v are their biases alone"
 
 
 def both(rest, *alternatives):
@@ -35,9 +39,18 @@ def both(rest, *alternatives):
 
 LENGTHS = ("scale-key-length", "scale-query-length")
 REPEATED = ("mask-interleaved", "mask-tiled")
-COMMON = [
+EVERYWHERE = [
     (both("scores-transposed", *LENGTHS), SQUARE),
     (both("weights-transposed", *LENGTHS), SQUARE),
+    (
+        both("softmax-over-heads", "fill-minus-one", "fill-positive", "fill-zero"),
+        UNSEEN,
+    ),
+    (both("softmax-over-heads", "fill-thrown-away", "mask-added-as-number"), UNSEEN),
+    (both("no-softmax", "fill-zero", "mask-after-softmax"), UNSEEN),
+]
+COMMON = [
+    *EVERYWHERE,
     (
         [
             {"mask-transposed", "weights-transposed"},
@@ -52,46 +65,83 @@ COMMON = [
         ],
         TURNED,
     ),
-    (
-        both("softmax-over-heads", "fill-minus-one", "fill-positive", "fill-zero"),
-        UNSEEN,
+]
+LAYER = [
+    *COMMON,
+    (both("v-not-projected", "no-bias-q", "no-bias-qkv"), "v has no bias then"),
+    (both("split-axis-left", *LENGTHS), SQUARE),
+    *((both(name, *LENGTHS), SQUARE) for name in ("k-from-query", "v-from-query")),
+    (both("layout-exchanged", *LENGTHS), SQUARE),
+    *(
+        (both(name, "scores-transposed", "wq-wk-swapped"), QUERIES)
+        for name in ("kv-from-query", "k-from-query", "q-from-key")
     ),
-    (both("softmax-over-heads", "fill-thrown-away", "mask-added-as-number"), UNSEEN),
-    (both("no-softmax", "fill-zero", "mask-after-softmax"), UNSEEN),
+    *(
+        (both(name, *REPEATED), ROWS)
+        for name in (
+            "softmax-over-queries",
+            "scores-transposed",
+            "weights-transposed",
+            "heads-ignored",
+            "kv-from-query",
+            "k-from-query",
+            "v-from-query",
+        )
+    ),
+    *(
+        (both(name, "mask-interleaved", "mask-of-first-sequence"), ROWS)
+        for name in ("softmax-over-batch", "merge-first-head")
+    ),
+    *(
+        (both(name, *REPEATED, "mask-of-first-sequence"), ROWS)
+        for name in ("log-softmax", "no-softmax")
+    ),
+]
+SPLIT = [
+    *EVERYWHERE,
+    *((both(name, *LENGTHS), SQUARE) for name in ("kv-from-query", "v-from-query")),
+    (both("kv-from-query", "scores-transposed", "wq-wk-swapped"), QUERIES),
+    (both("merge-first-head", "mask-interleaved", "padding-of-first-sequence"), ROWS),
+    *(
+        (both(name, "causal-blocks-diagonal", "causal-only-diagonal"), NAN)
+        for name in (
+            "log-softmax",
+            "no-softmax",
+            "softmax-over-batch",
+            "softmax-over-heads",
+        )
+    ),
+    (both("weights-transposed", "causal-blocks-diagonal", "masks-xor"), NAN),
+    (both("weights-transposed", "padding-on-both", "padding-on-queries"), NAN),
+    (
+        both(
+            "padding-inverted",
+            "log-softmax",
+            "no-softmax",
+            "softmax-over-batch",
+            "softmax-over-heads",
+            "softmax-over-queries",
+            "merge-batch-major",
+        ),
+        NAN,
+    ),
+    (both("causal-ignored", "mask-inverted", "padding-inverted"), SAME),
+    (both("causal-ignored", "mask-overwritten-by-causal", "masks-or"), SAME),
+    (both("masks-xor", "mask-inverted", "padding-inverted"), "~(a ^ b) is a ^ ~b"),
+    *(
+        (both("padding-inverted", *names_), PADDED)
+        for names_ in (
+            ("no-bias-qkv", "no-bias-v", "no-projection", "v-not-projected"),
+            ("one-matrix-k", "wk-for-v", "wk-wv-swapped"),
+            ("scores-transposed", "v-from-query"),
+        )
+    ),
 ]
 TIES = {
     "attention": COMMON,
-    "mha": COMMON
-    + [
-        (both("v-not-projected", "no-bias-q", "no-bias-qkv"), "v has no bias then"),
-        (both("split-axis-left", *LENGTHS), SQUARE),
-        *((both(name, *LENGTHS), SQUARE) for name in ("k-from-query", "v-from-query")),
-        (both("layout-exchanged", *LENGTHS), SQUARE),
-        *(
-            (both(name, "scores-transposed", "wq-wk-swapped"), QUERIES)
-            for name in ("kv-from-query", "k-from-query", "q-from-key")
-        ),
-        *(
-            (both(name, *REPEATED), ROWS)
-            for name in (
-                "softmax-over-queries",
-                "scores-transposed",
-                "weights-transposed",
-                "heads-ignored",
-                "kv-from-query",
-                "k-from-query",
-                "v-from-query",
-            )
-        ),
-        *(
-            (both(name, "mask-interleaved", "mask-of-first-sequence"), ROWS)
-            for name in ("softmax-over-batch", "merge-first-head")
-        ),
-        *(
-            (both(name, *REPEATED, "mask-of-first-sequence"), ROWS)
-            for name in ("log-softmax", "no-softmax")
-        ),
-    ],
+    "mha": LAYER,
+    "mha_sequence_first": LAYER,
+    "split_concat": SPLIT,
 }
 
 
@@ -107,6 +157,7 @@ def one_name(name):
     return next((same[0] for same in SAME_FUNCTION if name in same), name)
 
 
+@cache
 def groups(task):
     """The sets of mistakes that give the same numbers on all probes."""
     probes = [p for p in TASKS[task].probes(0) if not SPECIAL & p["options"].keys()]
@@ -182,7 +233,7 @@ def pairs_of(task):
     return [p for p in paths(task) if len(names(p)) == 2], tied
 
 
-@pytest.mark.parametrize("task", ["attention", "mha"])
+@pytest.mark.parametrize("task", TIES)
 def test_the_search_names_a_sample_of_pairs(task):
     pairs, tied = pairs_of(task)
     for path in pairs[:: 20 if task == "attention" else 130]:

@@ -277,6 +277,14 @@ def _split_concat(draw: _Draw) -> list[Probe]:
         inputs = {"queries": queries, "keys": keys, "causality": causality}
         return _probe(name, s, inputs, draw.weights(E), **options)
 
+    def other_padding():
+        """In sequence 1, not 0; without causality though T = S; no sum is 0."""
+        found = probe("padding, T = S", padding=True, sizes=draw.sizes(T=6, S=6))
+        x = found["inputs"]
+        x |= {name: x[name].flip(0) for name in ("queries", "keys")}
+        x["keys"][:, 1, 0] += 1.0
+        return found
+
     return [
         probe("plain", repeat=True),
         probe("square", sizes=draw.sizes(T=6, S=6)),
@@ -289,6 +297,7 @@ def _split_concat(draw: _Draw) -> list[Probe]:
         probe("gradient", True, True, grad=True),
         probe("half", True, True, dtype="float16"),
         probe("device", True, True, device="meta"),
+        other_padding(),
     ]
 
 
