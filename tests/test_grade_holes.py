@@ -238,34 +238,61 @@ def test_a_giant_second_answer_is_not_hashed():
 SHARES = {"right_with_mask": 3, "right_without_mask": 2, "output_dtype": 1}
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
-@pytest.mark.parametrize(
-    ("plain", "masked", "points"),
-    [(1e30, 1e30, 0), (1e30, None, 4), (float("inf"), None, 4), (None, None, 6)],
-)
-def test_numbers_that_make_the_judge_search_without_end(
-    plain, masked, points, monkeypatch
-):
-    """Where a number is given, it replaces one of the right output's."""
-    monkeypatch.setattr(judge, "JUDGING", 1.0)
+def layer_with(plain: float | None, masked: float | None) -> tuple[judge.Judge, list]:
+    """A judge, and right outcomes in which a number replaces some of the output."""
     question = {"name": "mha", "task": "mha", "properties": SHARES}
     assignment = parse({"id": "s", "title": "S", "questions": [question]})
     judging = judge.Judge(assignment, seed=7)
-    probes, outcomes = judging.probes["mha"], []
-    for probe in probes:
+    outcomes = []
+    for probe in judging.probes["mha"]:
         problem = judge.Problem.of(probe, [])
         right = judge.compute(problem, (), "zeros")["output"].float()
         number = masked if "mask" in probe["inputs"] else plain
         if number is not None:
             right[-1, -1] = number
-        outcomes.append({"outputs": {"output": right}})
+        has = not probe["options"].get("train")
+        answers = {"skipped": "no dropout"}, {"outputs": {"output": right}}
+        outcomes.append(answers[has])
+    return judging, outcomes
+
+
+NUMBERS = [(1e30, 1e30, 0), (1e30, None, 4), (None, 1e4, 3), (None, None, 6)]
+NUMBERS += [(float("inf"), None, 4), (float("nan"), float("-inf"), 0)]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+@pytest.mark.parametrize(("plain", "masked", "points"), NUMBERS)
+def test_no_numbers_make_the_judge_search_without_end(
+    plain, masked, points, monkeypatch
+):
+    monkeypatch.setattr(judge, "JUDGING", 1.0)
+    judging, outcomes = layer_with(plain, masked)
     start = time.process_time()
-    part = judging._question(assignment.questions[0], outcomes)
+    part = judging._question(judging.assignment.questions[0], outcomes)
     assert time.process_time() - start < 15
     assert part["points"] == points, part["words"]
-    gave_up = "No known mistake was found in 1 s of searching." in part["words"]
-    assert gave_up == (plain is not None)
-    assert "NaN" not in part["words"] and json.loads(json.dumps(part)) == part
+    assert "a fault of" not in part["words"] and json.loads(json.dumps(part)) == part
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+@pytest.mark.parametrize(("plain", "masked", "points"), NUMBERS)
+def test_a_search_that_was_given_up_costs_a_name_and_no_points(
+    plain, masked, points, monkeypatch
+):
+    def slow(task, probes, outcomes):
+        if calls.append(task) or len(calls) == 1:
+            while True:
+                time.sleep(0)
+        return quick(task, probes, outcomes)
+
+    calls, quick = [], judge.judge
+    monkeypatch.setattr(judge, "judge", slow)
+    monkeypatch.setattr(judge, "JUDGING", 0.1)
+    judging, outcomes = layer_with(plain, masked)
+    part = judging._question(judging.assignment.questions[0], outcomes)
+    assert (part["points"], len(calls)) == (points, 2), part["words"]
+    gave_up = "No known mistake was found in 0.1 s of searching." in part["words"]
+    assert gave_up == (points < 6) and "nan" not in part["words"]
 
 
 @pytest.mark.parametrize(
