@@ -182,7 +182,6 @@ def long_text() -> tuple[AttentionExplorer, torch.Tensor]:
 
 
 def listed(opened, name: str) -> list[str]:
-    opened.settle()
     items = opened.root_element.get_by_role("list", name=name).get_by_role("listitem")
     return items.evaluate_all(
         "all => all.map(x => x.innerText.split(/\\s+/).join(' '))"
@@ -233,7 +232,6 @@ def test_a_key_touches_little_of_the_page(live):
         }"""
     )
     opened.page.keyboard.press("ArrowDown")
-    opened.settle()
     assert 0 < opened.page.evaluate("window.touched") < MANY
 
 
@@ -245,7 +243,6 @@ def test_labels_come_back_when_the_cursor_goes(live, width):
     for there, back in (("ArrowDown", "ArrowUp"), ("ArrowRight", "ArrowLeft")):
         for key in [there] * 5 + [back] * 5:
             opened.page.keyboard.press(key)
-            opened.settle()
     assert opened.pixels() == before
 
 

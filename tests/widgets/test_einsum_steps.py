@@ -49,12 +49,10 @@ def random(equation: str, sizes: dict = SIZES) -> tuple:
 
 def choose(opened, n: int) -> None:
     opened.control(EXAMPLE).select_option(index=n)
-    opened.settle()
 
 
 def write(opened, equation: str) -> None:
     opened.control("equation").fill(equation)
-    opened.settle()
 
 
 def result(opened) -> torch.Tensor:
@@ -65,7 +63,6 @@ def result(opened) -> torch.Tensor:
 
 def marked(opened, state: str) -> dict[str, list[int]]:
     """For each tensor the numbers of its cells in one state."""
-    opened.settle()
     return opened.root_element.evaluate(
         """(root, state) => Object.fromEntries([...root.querySelectorAll(
           '.mha-es-operand')].map(x => [x.querySelector('b').textContent,
@@ -224,7 +221,6 @@ def test_play_runs_to_the_end_and_can_be_stopped(live):
 
 def test_nothing_plays_under_reduced_motion(live):
     opened = live(EinsumSteps(), reduced_motion="reduce")
-    opened.settle()
     assert opened.root_element.get_by_text("play", exact=True).is_hidden()
     assert opened.button("next").is_visible()
 
@@ -284,7 +280,6 @@ def test_another_order_moves_the_cell_and_nothing_else(live):
     before = marked(opened, "now"), marked(opened, "later"), opened.text("output")
     bhts = torch.einsum(*given)
     opened.control("order of the result").select_option("tsbh")
-    opened.settle()
     assert opened.control("equation").input_value() == "tbhd,sbhd->tsbh"
     after = marked(opened, "now"), marked(opened, "later"), opened.text("output")
     assert [x | {"result": []} for x in after[:2]] == list(before[:2])
@@ -299,7 +294,6 @@ def test_another_order_moves_the_cell_and_nothing_else(live):
     assert f"number {place} of 48" in told and f"bhts it is number {theirs}" in told
     assert "result_tsbh = result_bhts.permute(2, 3, 0, 1)" in told
     opened.control("order of the result").select_option("htbs")
-    opened.settle()
     htbs = bhts.permute(1, 2, 0, 3)  # not its own inverse
     torch.testing.assert_close(result(opened), htbs.flatten(), atol=6e-4, rtol=0)
     told = opened.root_element.get_by_text("one sum of the same products").inner_text()

@@ -286,7 +286,6 @@ def column(opened, which=0):
 
 def contents(opened, which=0):
     """The tables of each card, as lists of labels."""
-    opened.settle()
     return column(opened, which).evaluate(
         """node => [...node.querySelectorAll('.mha-card')].map(card =>
             [...card.querySelectorAll('tbody')].map(body => [...body.rows].map(row =>
@@ -302,7 +301,6 @@ def labelled(value, widget):
 
 
 def head(opened, which=0):
-    opened.settle()
     return column(opened, which).locator(".mha-head").inner_text()
 
 
@@ -343,7 +341,6 @@ def test_brackets_tell_which_head_reads_each_cell(live):
 
 
 def outlined(opened):
-    opened.settle()
     return opened.root_element.locator("[aria-pressed=true]").evaluate_all(
         "nodes => nodes.map(one => one.dataset.element)"
     )
@@ -404,7 +401,6 @@ def test_every_recipe_can_be_chosen_on_both_sides(live):
             result = _run(RECIPES[name], widget.sizes)
             assert found[-1] == labelled(result, widget), name
     opened.control("beside it").select_option("nothing")
-    opened.settle()
     assert column(opened, 1).is_hidden()
 
 
@@ -420,9 +416,7 @@ def test_free_play_and_undo_by_keyboard(live):
         ("transpose", "(1, 3)", ["x", "view(B, H, T, D)", "transpose(1, 3)"]),
     ]:
         opened.control("next step").select_option(operation)
-        opened.settle()
         opened.control("arguments").select_option(argument)
-        opened.settle()
         opened.button("append").focus()
         press("Enter")
         assert contents(opened)[-1] == labelled(_run(steps, widget.sizes), widget)
@@ -430,9 +424,7 @@ def test_free_play_and_undo_by_keyboard(live):
         "your own steps"
     )
     opened.control("next step").select_option("view")
-    opened.settle()
     opened.control("arguments").select_option("(B, T, E)")
-    opened.settle()
     opened.button("append").click()
     assert "! torch raises RuntimeError" in head(opened)
     assert opened.button("append").is_disabled()
@@ -444,7 +436,6 @@ def test_free_play_and_undo_by_keyboard(live):
 def test_split_offers_cat_alone(live):
     opened = live(HeadLayout(show=CONCAT))
     opened.button("undo").click()
-    opened.settle()
     offered = opened.control("next step").locator("option").all_inner_texts()
     assert offered == ["cat"]
 
@@ -455,7 +446,6 @@ def test_only_what_changed_is_drawn_anew(live):
         "node => node.querySelectorAll('.mha-card').forEach(one => one.kept = true)"
     )
     opened.button("append").click()
-    opened.settle()
     kept = column(opened).evaluate(
         "node => [...node.querySelectorAll('.mha-card')].map(one => Boolean(one.kept))"
     )
@@ -470,7 +460,6 @@ def test_sizes_change_the_answer(live):
     opened.control("T").select_option("4")
     opened.control("H").select_option("3")
     opened.control("D").select_option("4")
-    opened.settle()
     assert opened.control("B").locator("option").all_inner_texts() == ["1"]  # 48 cells
     widget = HeadLayout(4, 12, 3)
     assert contents(opened)[-1] == labelled(widget.result(), widget)
@@ -484,7 +473,6 @@ def test_colours_by_token(live):
     cells = opened.root_element.locator(".mha-memory button")
     by_head = cells.evaluate_all(colours)
     opened.control("colours show").select_option("the token")
-    opened.settle()
     by_token = cells.evaluate_all(colours)
     assert "rgba(0, 0, 0, 0)" not in by_head + by_token
     assert [by_head.index(x) for x in by_head] == [0, 0, 2, 2] * 3
@@ -511,7 +499,6 @@ def test_table_holds_every_step(live):
 
 
 def unfolded(opened, which=0):
-    opened.settle()
     return column(opened, which).evaluate(
         "node => [...node.querySelectorAll('.mha-card details')].map(one => one.open)"
     )

@@ -385,7 +385,6 @@ def test_what_each_framework_is_given(live):
     for form, row in rows.items():
         index = MaskPainter.framework.values.index(form)
         opened.control(FORM).select_option(index=index)
-        opened.settle()
         given = opened.root_element.locator(GIVEN).text_content().split("\n")
         assert given[0] == row
         assert len(given) == (1 if form == "torch_padding" else T)

@@ -60,7 +60,6 @@ def near(value: torch.Tensor | float):
 
 
 def measures(opened) -> dict[str, list[str]]:
-    opened.settle()
     rows = opened.root_element.locator(".mha-measures").evaluate(
         "t => [...t.rows].map(r => [...r.cells].map(c => c.textContent))"
     )
@@ -69,7 +68,6 @@ def measures(opened) -> dict[str, list[str]]:
 
 def bars(opened, panel: int) -> list[dict[str, float]]:
     """The place of each bar, as drawn."""
-    opened.settle()
     found = opened.root_element.locator(".mha-bars svg").nth(panel).locator(".mha-bar")
     return found.evaluate_all(
         "bars => bars.map(bar => Object.fromEntries("
@@ -78,7 +76,6 @@ def bars(opened, panel: int) -> list[dict[str, float]]:
 
 
 def ring(opened, chart: int) -> tuple[float, float]:
-    opened.settle()
     circle = opened.root_element.locator(".mha-ring").nth(chart)
     return tuple(float(circle.get_attribute(name)) for name in ("cx", "cy"))
 

@@ -222,7 +222,6 @@ def go(opened, step: str):
 
 
 def marks(opened) -> dict[str, str]:
-    opened.settle()
     texts = opened.root_element.locator(".mha-steps button").all_inner_texts()
     return dict(text.rsplit(" ", 1) for text in texts)
 
@@ -454,13 +453,11 @@ def test_steps_by_buttons_and_slider(live, layer, x):
     slider.focus()
     opened.page.keyboard.press("End")
     assert opened.text(code) == "weights.permute(2, 3, 0, 1)"
-    opened.settle()
     assert slider.get_attribute("aria-valuetext") == "11 of 11: returned"
     assert opened.button("next").get_attribute("aria-disabled") == "true"
     opened.page.keyboard.press("Home")
     opened.button("previous").focus()
     opened.page.keyboard.press("Enter")
-    opened.settle()
     assert slider.get_attribute("aria-valuetext") == "1 of 11: x"
 
 
@@ -487,7 +484,6 @@ def test_fits_a_small_phone_and_stacks(live, layer, x, mask):
     opened = live(widget, viewport={"width": 320, "height": 640})
     for step in STEPS:
         go(opened, step)
-        opened.settle()
         assert opened.width() == 320
     first, second = opened.root_element.locator(".mha-version").all()
     assert second.bounding_box()["y"] > first.bounding_box()["y"] + 100
