@@ -287,6 +287,17 @@ def test_without_weights_and_gradients_bfloat16_goes_through_tiles(
         assert_close(context.double(), expected, **tolerance)
 
 
+def test_scores_in_bfloat16_are_rounded_where_torchs_kernel_keeps_them(calls):
+    torch.manual_seed(6)
+    q, k, v = (2 * torch.randn(1, 2, 600, 32) for _ in range(3))
+    exact, _ = attention(*(x.bfloat16().double() for x in (q, k, v)))
+    short = [x.bfloat16() for x in (q, k, v)]
+    pieces, _ = tiled_attention(*short, need_weights=False)
+    kernel, _ = attention(*short, need_weights=False)
+    far, near = ((x.double() - exact).abs().max() for x in (pieces, kernel))
+    assert calls and near < far < 4 * near
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
 def test_without_weights_sdpa_does_the_rest(calls, dtype, monkeypatch):
     monkeypatch.setattr(tiled, "TILE", 1)
