@@ -16,7 +16,7 @@ from mha_lib.check.diagnosis import judge, property_names
 from mha_lib.check.reference import Problem, compute
 from mha_lib.check.report import link, section_title
 from tests.reference import attend
-from tests.submissions_right import RIGHT, Annotated, Fused
+from tests.submissions_right import RIGHT, Annotated, Fused, Lazy
 from tests.submissions_wrong import (
     WRONG,
     Base,
@@ -222,7 +222,8 @@ def test_other_dtypes_are_judged_with_their_own_tolerance(dtype):
     for submission, task in RIGHT:
         if named(submission) in names:
             assert diagnose(submission, task, dtype=dtype).verdict == "right"
-    assert diagnose(Fused, "mha", dtype=dtype).verdict == "right"
+    for layer in (Fused, Lazy):
+        assert diagnose(layer, "mha", dtype=dtype).verdict == "right"
     found = diagnose(forgot_to_scale, "attention", dtype=dtype)
     assert found.mistakes == ["no-scale"]
 

@@ -112,7 +112,8 @@ def unwrapped(submission: object) -> object:
         Advice: such a module cannot be made.
     """
     for name in ("_orig_mod", "_torchdynamo_orig_callable"):
-        submission = getattr(submission, name, None) or submission
+        inner = getattr(submission, name, None)
+        submission = submission if inner is None else inner
     if isinstance(submission, functools.partial) and makes_layers(submission):
         heads = any(re.fullmatch(HEAD_COUNT, x, re.I) for x in submission.keywords)
         if submission.args or heads and not _needed(submission):
@@ -481,6 +482,8 @@ def _prepared(runner: _Runner, probe: dict):
             raise Advice(
                 "call your module once before it is checked: it has lazy layers"
             )
+        wanted = (x for x in probe["inputs"].values() if isinstance(x, Tensor))
+        submission.to(next(wanted).dtype)
         _first_that_works(_bound(submission.forward, task, (), submission), probe)
     with _as_it_was(submission):
         dropped = _set_dropout(submission, probe["options"].get("dropout", 0.5))
