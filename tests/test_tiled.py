@@ -294,8 +294,8 @@ def test_scores_in_bfloat16_are_rounded_where_torchs_kernel_keeps_them(calls):
     short = [x.bfloat16() for x in (q, k, v)]
     pieces, _ = tiled_attention(*short, need_weights=False)
     kernel, _ = attention(*short, need_weights=False)
-    far, near = ((x.double() - exact).abs().max() for x in (pieces, kernel))
-    assert calls and near < far < 4 * near
+    far, near = ((x.double() - exact).abs().mean() for x in (pieces, kernel))
+    assert calls and 4 < far / near < 8
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
