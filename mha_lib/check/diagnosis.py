@@ -39,9 +39,9 @@ CONFIDENCE = {
     "failed": "there is no answer to compare",
 }
 LEAK = (
-    "Where the scores of all visible keys are about -60, hidden keys take the weight: "
-    "they are filled with a number that is not low enough, such as -20. Use "
-    "float('-inf'), torch.finfo(dtype).min or -1e9."
+    "Where the scores of all visible keys are far below 0, hidden keys take the "
+    "weight: they are filled with a number that is not low enough, such as -20. Use "
+    "float('-inf') or torch.finfo(dtype).min."
 )
 MEMORY = (
     "The same call, with the same seed too, goes another way the second time: "
