@@ -549,3 +549,24 @@ def test_a_class_that_exits_is_a_sentence():
             raise SystemExit
 
     assert "SystemExit" in diagnose(Exits, LAYER).error
+
+
+@pytest.mark.parametrize("task", ["mha", "mha_sequence_first", "split_concat"])
+@pytest.mark.parametrize(
+    "cut",
+    [
+        lambda x: x.sum(),
+        lambda x: x[0, 0],
+        lambda x: x[:, 0],
+        lambda x: x[None],
+        lambda x: x[:, 1:],
+    ],
+    ids=["number", "row", "matrix", "four axes", "short"],
+)
+def test_an_output_of_any_shape_is_told_its_shape(task, cut):
+    def layer(query, *rest, **weights):
+        return cut(query)
+
+    found = diagnose(layer, task=task)
+    assert found.verdict == "failed"
+    assert "the output must have the shape" in found.error

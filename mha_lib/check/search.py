@@ -214,7 +214,7 @@ def _screen(stages: dict, case: Case, prefix: Path) -> list[Path]:
         return [
             prefix + pick(n) for n in (gap <= tolerance).nonzero().flatten().tolist()
         ]
-    if target.shape[-1] != p.E:
+    if target.shape != (*query.shape[:2], p.E):
         return []
     first = torch.zeros_like(contexts[:1], dtype=query.dtype)
     wanted = target[0, 0, :PEEK] - _tokens(stages, p, first, query).float()
