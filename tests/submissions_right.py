@@ -630,11 +630,15 @@ class Bare(Projects):
 
     def forward(self, query, key, value, mask=None):
         W = {n: x.T if n in self.turned else x for n, x in self.all().items()}
+        b = dict(zip("qkvo", self.biases()))
         q, k, v = (
-            (x @ W[n]).unflatten(-1, (self.number, -1)).transpose(1, 2)
+            (x @ W[n] + b[n]).unflatten(-1, (self.number, -1)).transpose(1, 2)
             for n, x in zip("qkv", (query, key, value))
         )
-        return self.attended(q, k, v, mask) @ W["o"]
+        return self.attended(q, k, v, mask) @ W["o"] + b["o"]
+
+    def biases(self):
+        return 0, 0, 0, 0
 
     def out_proj(self, x):
         return x
@@ -653,6 +657,28 @@ class StackedTurned(Bare):
 @right("mha")
 class StackedMixed(Bare):
     turned = "o"
+
+
+@right("mha")
+class StackedWithBiases(Bare):
+    def make(self, square):
+        super().make(square)
+        width = len(self.W_o)
+        self.b = nn.Parameter(torch.ones(3, width))
+        self.b_o = nn.Parameter(torch.ones(width))
+
+    def biases(self):
+        return *self.b, self.b_o
+
+
+@right("mha")
+class ListedWithBiases(StackedWithBiases):
+    def make(self, square):
+        self.W = nn.ParameterList(square() for _ in range(3))
+        self.W_o = square()
+        width = len(self.W_o)
+        self.b = nn.ParameterList(torch.ones(width) for _ in range(3))
+        self.b_o = nn.Parameter(torch.ones(width))
 
 
 @right("mha")

@@ -752,6 +752,7 @@ class _Slot:
             )
 
 
+_BIAS = r"(^|\.|_)b(ias(es)?)?(_|\.|$)"
 _OLD = ("weight_g", "weight_orig")  # of torch.nn.utils.weight_norm and spectral_norm
 
 
@@ -777,6 +778,13 @@ class _Holder:
         shape = self.slots[0].shape
         square = shape[-1] == shape[-2]
         return self.out_in is None and square and (len(shape) == 2 or self.stacked)
+
+    @property
+    def rows(self) -> int:
+        """Of all its matrices together, if they are (out, in)."""
+        n = len(self.parts)
+        numbers = sum(slot.shape.numel() for slot in self.slots)
+        return n * round((numbers / n) ** 0.5)
 
     @property
     def stacked(self) -> bool:
@@ -878,7 +886,26 @@ def _holders(
             if paths[0] not in ways:
                 ways[paths[0]] = _keeps_out_in(slots[0].owner)
         holders.append(_Holder(parts, slots, biases, ways.get(paths[0])))
+    _give_biases(module, holders)
     return holders
+
+
+def _give_biases(module: nn.Module, holders: list[_Holder]) -> None:
+    """Bare biases whose names tell nothing: by their size, else they count as 0."""
+    used = [x for holder in holders for x in holder.biases]
+    loose = [
+        x
+        for name, x in module.named_parameters()
+        if re.search(_BIAS, name)
+        and not hasattr(module.get_submodule(name.rpartition(".")[0]), "weight")
+        and not any(x is y for y in used)
+    ]
+    for x in loose:
+        x.data.zero_()
+        lacking = [h for h in holders if not h.biases and h.rows == x.numel()]
+        alike = [y for y in loose if y.numel() == x.numel()]
+        if len(lacking) == len(alike) == 1:
+            lacking[0].biases = [x]
 
 
 def _places(module, layers=None, call=None, probe=None) -> dict[str, list[str]]:
@@ -958,7 +985,7 @@ def _candidates(module: nn.Module) -> list[str]:
         and path.rpartition(".")[0] not in children
         and ".parametrizations." not in f".{path}"
         and x.numel() > x.shape[0] * x.shape[-1] * (x.dim() == 3)
-        and not re.search(r"(^|\.|_)b(ias)?(_|$)", path)
+        and not re.search(_BIAS, path)
     ]
 
 
