@@ -337,6 +337,7 @@ def test_the_plain_formula_where_tiles_cannot_go(calls, monkeypatch):
     assert calls
 
 
+@SCRIPTED
 def test_forward_mode_sees_the_plain_formula(calls, monkeypatch):
     monkeypatch.setattr(tiled, "TILE", 1)
     q, k, v = operands()

@@ -13,12 +13,13 @@ EQUIVALENT: dict[str, tuple[str, ...]] = {
         "dropin.MultiheadAttention._check: q → k #4",
         "dropin.MultiheadAttention._check: k → v #4",
         "dropin.MultiheadAttention._project: 0 → 1",
-        "tiled.tiled_attention: _worth_tiling(q, k, v, bias) → "
-        "_worth_tiling(k, q, v, bias)",
-        "tiled.tiled_attention: _worth_tiling(q, k, v, bias) → "
-        "_worth_tiling(q, v, k, bias)",
+        "tiled.tiled_attention: _worth_tiling(q, k, v, bias, need_weights) → "
+        "_worth_tiling(k, q, v, bias, need_weights)",
+        "tiled.tiled_attention: _worth_tiling(q, k, v, bias, need_weights) → "
+        "_worth_tiling(q, v, k, bias, need_weights)",
         "tiled._worth_tiling: q → k",
-        "tiled._worth_tiling: k → v",
+        "tiled._worth_tiling: _learns(q, k, v) → _learns(k, q, v)",
+        "tiled._worth_tiling: _learns(q, k, v) → _learns(q, v, k)",
         "tiled._worth_tiling: (q, k, v) → (k, q, v)",
         "tiled._worth_tiling: (q, k, v) → (q, v, k)",
         "tiled._Weights.__init__: _finite_products(q, k) → _finite_products(k, q)",
@@ -66,39 +67,63 @@ EQUIVALENT: dict[str, tuple[str, ...]] = {
         "fused.FusedMHA._project: key → value",
     ),
     "how the work is cut in pieces: it costs time or memory and changes no number": (
-        "tiled._worth_tiling: q → k #3",
         "tiled._worth_tiling: q.shape[:-1].numel() * k.shape[-2] > TILE → "
         "q.shape[:-1].numel() * k.shape[-2] >= TILE",
         "tiled._Weights.__init__: mask.reshape(-1, *mask.shape[-2:]) → "
         "mask.reshape(-1)",
         "tiled._Weights.__init__: -2 → -1 #2",
         "tiled._Weights.__init__: 0 → 1 #2",
-        "tiled._Weights.tiles: min(T, max(1, TILE // S), T if self.seen is None else "
-        "MASKED_ROWS) → T",
-        "tiled._Weights.tiles: min(T, max(1, TILE // S), T if self.seen is None else "
-        "MASKED_ROWS) → min(T, max(1, TILE // S))",
+        "tiled._worth_tiling: q → k #2",
+        "tiled._Weights.__init__: MASKED_ROWS if is_causal or mask is not None else "
+        "self.shape[-2] → self.shape[-2] if is_causal or mask is not None else "
+        "MASKED_ROWS",
+        "tiled._Weights.__init__: is_causal or mask is not None → not (is_causal or "
+        "mask is not None)",
+        "tiled._Weights.__init__: is_causal or mask is not None → is_causal and mask "
+        "is not None #2",
+        "tiled._Weights.__init__: is_causal or mask is not None → mask is not None #2",
+        "tiled._Weights.__init__: is_causal or mask is not None → is_causal #2",
+        "tiled._Weights.__init__: mask is not None → mask is None #3",
+        "tiled._Weights.__init__: -2 → -1 #4",
+        "tiled._Weights.__init__: min(self.shape[-2], max(1, TILE // self.shape[-1]), "
+        "few) → self.shape[-2]",
+        "tiled._Weights.__init__: min(self.shape[-2], max(1, TILE // self.shape[-1]), "
+        "few) → min(self.shape[-2], max(1, TILE // self.shape[-1]))",
+        "tiled._Weights.__init__: min → max",
+        "tiled._Weights.__init__: -2 → -1 #5",
+        "tiled._Weights.__init__: 1 → 2 #2",
+        "tiled._Weights.__init__: TILE // self.shape[-1] → TILE * self.shape[-1]",
+        "tiled._Weights.__init__: TILE // self.shape[-1] → self.shape[-1] // TILE",
+        "tiled._Weights.__init__: -1 → -2 #6",
+        "tiled._Weights.tiles: min(H, max(1, TILE // (rows * S))) → H",
         "tiled._Weights.tiles: min → max",
         "builtin.BuiltinMHA.forward: self.training and self.dropout → self.training",
-        "tiled._Weights.tiles: T → S",
         "tiled._Weights.tiles: 1 → 2",
-        "tiled._Weights.tiles: TILE // S → TILE * S",
-        "tiled._Weights.tiles: TILE // S → S // TILE",
         "tiled._Weights.tiles: S → T",
-        "tiled._Weights.tiles: T → S #2",
-        "tiled._Weights.tiles: 1 → 2 #2",
         "tiled._Weights.tiles: TILE // (rows * S) → TILE * (rows * S)",
         "tiled._Weights.tiles: TILE // (rows * S) → rows * S // TILE",
-        "tiled._Weights.tiles: S → T #2",
-        "tiled._Weights.tiles: 1 → 2 #3",
         "tiled._Weights.tiles: 0 → 1 #3",
-        "tiled._Weights.tiles: self.seen is None → self.seen is not None",
-        "tiled._Weights.tiles: T if self.seen is None else MASKED_ROWS → "
-        "MASKED_ROWS if self.seen is None else T",
-        "tiled._Tiled.forward: 1 → 0",
         "tiled._finite_products: * k_max < torch.finfo(q.dtype).max → * k_max <= "
         "torch.finfo(q.dtype).max",
         "dropin.MultiheadAttention._project: joint is not None → joint is None",
         "dropin.MultiheadAttention.forward: 0 → 1 #14",
+    ),
+    "where nothing has to be filled, filling changes nothing": (
+        "tiled._Weights.__init__: not None) and (not _finite_products(q, k)) → not "
+        "None) or not _finite_products(q, k)",
+        "tiled._Weights.__init__: (is_causal or mask is not None) and (not "
+        "_finite_products(q, k)) → not _finite_products(q, k)",
+        "tiled._Weights.__init__: (is_causal or mask is not None) and (not "
+        "_finite_products(q, k)) → is_causal or mask is not None",
+    ),
+    "keys beyond the last query are hidden by causality": (
+        "tiled._Weights.tiles: S → T #4",
+    ),
+    "where the numbers lie changes none of them": (
+        "tiled._for_products: x.contiguous() if _is_short(x) else x → x if "
+        "_is_short(x) else x.contiguous()",
+        "tiled._for_products: _is_short(x) → not _is_short(x)",
+        "tiled._for_products: x.contiguous() → x",
     ),
     "the weights do not depend on the values": (
         "builtin.BuiltinMHA.forward: value → key #4",
@@ -112,7 +137,10 @@ EQUIVALENT: dict[str, tuple[str, ...]] = {
         "tiled._Weights.tiles: int(keys[-1]) → keys[-1]",
         "tiled._finite_products: float(x.abs().amax()) → x.abs().amax()",
     ),
-    "a mask beside itself is itself": ("masks.combine_masks: 1 → 0",),
+    "a mask beside itself is itself": (
+        "masks.combine_masks: 1 → 0",
+        "tiled.tiled_attention: False → True #3",
+    ),
     "zip stops after three": (
         "fused.FusedMHA._project: 3 → 4 #3",
         "dropin.MultiheadAttention._project: 3 → 4 #4",
@@ -135,7 +163,10 @@ EQUIVALENT: dict[str, tuple[str, ...]] = {
         "dropin.MultiheadAttention.forward: q.new_zeros → q.new_ones",
         "tiled._Weights.__init__: q.new_zeros → q.new_ones",
     ),
-    "−inf is added to whatever stood there": ("tiled._Weights.tile: 0.0 → 1.0",),
+    "−inf is added to whatever stood there": (
+        "tiled._Weights.tile: 0.0 → 1.0",
+        "tiled._Weights.tile: 0.0 → 1.0 #2",
+    ),
     "one tensor in all three places has one width, so the projections are joint": (
         "dropin.MultiheadAttention._project: joint is not None and query is key and "
         "(key is value) → query is key and key is value",
