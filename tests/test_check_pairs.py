@@ -219,10 +219,15 @@ def said(diagnosis):
 def check_pair(task, path, tied):
     pair = frozenset(map(one_name, names(path)))
     group = shortest(tied[pair])
-    found = judge(task, *executed(task, path))
+    probes, outcomes = executed(task, path)
+    if all("skipped" in outcome for outcome in outcomes):
+        return  # their code would do anything
+    found = judge(task, probes, outcomes)
     assert found.verdict not in ("right", "unknown", "failed"), names(path)
-    # One of the two may be hidden: with -1e9 for the fill, the other says it all.
-    assert said(found) <= group or all(s < pair for s in said(found)), names(path)
+    # One of the two may be hidden: with -1e9 for the fill, the other says it all. And
+    # where rows may be empty in other ways than NaN, more may fit.
+    fits = said(found) <= group or all(s < pair for s in said(found))
+    assert fits or group < said(found), names(path)
 
 
 def pairs_of(task):

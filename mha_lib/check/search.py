@@ -118,8 +118,17 @@ def explain(
             return shortest(found)
     right = tier == 0 and _all_fit(_fits(case, ()) for case in plain)
     paths = [()] if right else _unmasked(stages, plain, tier, most)
-    found = [e for path in paths for e in _with_masks(stages, path, masked)]
-    return shortest(found or [Explanation(path, masks=False) for path in paths])
+    least = min((len(names(path)) for path in paths), default=0)
+    fewest = [path for path in paths if len(names(path)) == least]
+    found = [e for path in fewest for e in _with_masks(stages, path, masked)]
+    for path in paths:  # more mistakes in front may leave fewer to the masks
+        most = min((len(names(e.path)) for e in found), default=0)
+        if least < len(names(path)) < most:
+            left = most - 1 - len(names(path))
+            found += _with_masks(stages, path, masked, left)
+    if not found and call == "split_concat" and tier == 1:
+        found = _everywhere(stages, cases)
+    return shortest(found or [Explanation(path, masks=False) for path in fewest])
 
 
 def shortest(found: list[Explanation]) -> list[Explanation]:
@@ -187,8 +196,7 @@ def _unmasked(stages: dict, cases: list[Case], tier: int, most: int) -> list[Pat
                     _fits(c, whole) for c in cases
                 ):
                     found.append(whole)
-    least = min((len(names(path)) for path in found), default=0)
-    return [path for path in found if len(names(path)) == least]
+    return sorted(found, key=lambda path: len(names(path)))
 
 
 def _screen(stages: dict, case: Case, prefix: Path) -> list[Path]:
@@ -214,7 +222,8 @@ def _screen(stages: dict, case: Case, prefix: Path) -> list[Path]:
         return [
             prefix + pick(n) for n in (gap <= tolerance).nonzero().flatten().tolist()
         ]
-    if target.shape != (*query.shape[:2], p.E):
+    lead = sorted(query.shape[:2])  # in either order: batch or sequence first
+    if target.dim() != 3 or sorted(target.shape[:2]) != lead or target.shape[2] != p.E:
         return []
     first = torch.zeros_like(contexts[:1], dtype=query.dtype)
     wanted = target[0, 0, :PEEK] - _tokens(stages, p, first, query).float()
@@ -311,6 +320,17 @@ def _with_masks(
             if found:
                 return found
     return []
+
+
+def _everywhere(stages: dict, cases: list[Case]) -> list[Explanation]:
+    """Two mistakes, one of a mask that changes answers even where nothing is hidden."""
+    others = [stage for stage in stages if stage not in MASKING]
+    return [
+        Explanation(path + added, policies)
+        for path in _wrong(stages, others, 1)
+        for added in _wrong(stages, MASKING, 1)
+        if (policies := _policies(cases, path + added))
+    ]
 
 
 def _elsewhere(cases: list[Case], path: Path) -> bool:
