@@ -302,10 +302,13 @@ def test_scores_in_bfloat16_are_rounded_where_torchs_kernel_keeps_them(calls):
 def test_without_weights_sdpa_does_the_rest(calls, dtype, monkeypatch):
     monkeypatch.setattr(tiled, "TILE", 1)
     q, k, v = operands(dtype)
-    learns = (x.detach().requires_grad_(i == 0) for i, x in enumerate((v, k, q)))
-    cases = [list(learns)[::-1], [q, k, v]]
+    learners = [{0}, {1}, {2}, {0, 1, 2}]
     if dtype != torch.bfloat16:
-        cases.append([x.detach() for x in (q, k, v)])
+        learners.append(set())
+    cases = [
+        [x.detach().requires_grad_(i in learning) for i, x in enumerate((q, k, v))]
+        for learning in learners
+    ]
     for case in cases:
         context, weights = tiled_attention(*case, average=True, need_weights=False)
         assert_close(context, attention(*case, need_weights=False)[0], rtol=0, atol=0)
