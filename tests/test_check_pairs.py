@@ -255,6 +255,25 @@ def test_who_explains_the_masks_goes_before_who_does_not():
         check_pair("mha", path, tied)
 
 
+@pytest.mark.parametrize(
+    "pair",
+    [
+        # Without masks one mistake says it all, and then two more of the masks would.
+        ("softmax-over-queries", "weights-transposed"),
+        ("softmax-over-queries", "scores-transposed"),
+        # These masks act where nothing is hidden.
+        ("no-softmax", "mask-added-as-number"),
+        ("no-scale", "mask-inverted"),
+        ("split-by-view", "padding-inverted"),
+    ],
+)
+def test_masks_and_the_rest_are_explained_together(pair):
+    pairs, _ = pairs_of("split_concat")
+    (path,) = (p for p in pairs if names(p) == pair)
+    found = judge("split_concat", *executed("split_concat", path))
+    assert (found.verdict, {*found.mistakes}) == ("stacked", {*pair})
+
+
 def main():
     torch.set_num_threads(1)
     task = sys.argv[1] if sys.argv[1:] else "mha"
