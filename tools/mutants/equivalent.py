@@ -105,6 +105,7 @@ EQUIVALENT: dict[str, tuple[str, ...]] = {
         "tiled._Weights.tiles: TILE // (rows * S) → TILE * (rows * S)",
         "tiled._Weights.tiles: TILE // (rows * S) → rows * S // TILE",
         "tiled._Weights.tiles: 0 → 1 #3",
+        "tiled._Weights.tiles: 1 → 2 #4",
         "tiled._finite_products: * k_max < torch.finfo(q.dtype).max → * k_max <= "
         "torch.finfo(q.dtype).max",
         "dropin.MultiheadAttention._project: joint is not None → joint is None",
@@ -138,6 +139,10 @@ EQUIVALENT: dict[str, tuple[str, ...]] = {
         "masks.padding_mask: int(lengths.min()) → lengths.min()",
         "tiled._Weights.tiles: int(keys[-1]) → keys[-1]",
         "tiled._finite_products: float(x.abs().amax()) → x.abs().amax()",
+    ),
+    "the sum of one is itself": ("tiled._Tiled.forward: 1 → 0 #3",),
+    "it writes what stands there": (
+        "tiled._Tiled.forward: kept == 'each' and (not in_place) → kept == 'each'",
     ),
     "a mask beside itself is itself": (
         "masks.combine_masks: 1 → 0",
