@@ -154,6 +154,7 @@ def test_inputs_are_left_alone():
         (((2, 5, 7), (2, 6, 7), (2, 4, 7)), "k and v must share S; got 6 and 4"),
         (((2, 5, 7), (3, 6, 7), (3, 6, 7)), r"leading axes; got \(2,\), \(3,\) and"),
         (((2, 5, 7), (2, 6, 7), (3, 6, 7)), r"leading axes; got .* and \(3,\)"),
+        (((2, 5, 7), (3, 6, 7), (2, 6, 7)), r"leading axes; got .* \(3,\) and"),
         (((7,), (6, 7), (6, 7)), r"at least the axes \(length, size\); got shapes"),
         (((6, 7), (7,), (6, 7)), r"at least the axes \(length, size\); got shapes"),
         (((6, 7), (6, 7), (7,)), r"at least the axes \(length, size\); got shapes"),

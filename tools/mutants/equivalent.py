@@ -132,6 +132,7 @@ EQUIVALENT: dict[str, tuple[str, ...]] = {
         "builtin.BuiltinMHA.forward: value → key #4",
         "builtin.BuiltinMHA.forward: value → key #5",
         "builtin.BuiltinMHA._weights_before_dropout: value → key",
+        "dropin.MultiheadAttention.forward: v → k #7",
         "dropin.MultiheadAttention.forward: v → k #8",
     ),
     "a tensor of one number does what the number does": (
