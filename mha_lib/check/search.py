@@ -324,13 +324,13 @@ def _with_masks(
 
 def _everywhere(stages: dict, cases: list[Case]) -> list[Explanation]:
     """Two mistakes, one of a mask that changes answers even where nothing is hidden."""
-    others = [stage for stage in stages if stage not in MASKING]
-    return [
-        Explanation(path + added, policies)
-        for path in _wrong(stages, others, 1)
-        for added in _wrong(stages, MASKING, 1)
-        if (policies := _policies(cases, path + added))
+    paths = [
+        path
+        for path in _wrong(stages, stages, 2)
+        if any(stage.stage in MASKING for stage in path)
     ]
+    judged = ((path, _policies(cases, path)) for path in paths)
+    return [Explanation(path, policies) for path, policies in judged if policies]
 
 
 def _elsewhere(cases: list[Case], path: Path) -> bool:
