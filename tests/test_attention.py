@@ -323,3 +323,14 @@ def test_a_bias_that_does_not_fit_is_named():
     ):
         with pytest.raises(error, match=message):
             attention(q, k, v, bias=bias)
+
+
+@pytest.mark.parametrize("need_weights", [True, False])
+def test_dropout_takes_weights_and_not_numbers_of_the_context(need_weights):
+    torch.manual_seed(8)
+    q, k, v = torch.zeros(40, 3), torch.zeros(8, 3), torch.ones(8, 1)
+    context, _ = attention(q, k, v, dropout_p=0.5, need_weights=need_weights)
+    # each of the eight weights, 1/8, is dropped or doubled: sums in steps of 1/4
+    steps = 4 * context.flatten()
+    assert_close(steps, steps.round())
+    assert len(set(steps.round().tolist()) - {0.0, 8.0}) > 3

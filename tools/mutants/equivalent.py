@@ -108,6 +108,7 @@ EQUIVALENT: dict[str, tuple[str, ...]] = {
         "tiled._Weights.tiles: 1 → 2 #4",
         "tiled._finite_products: * k_max < torch.finfo(q.dtype).max → * k_max <= "
         "torch.finfo(q.dtype).max",
+        "dropin.MultiheadAttention.forward: need_weights and dropout_p → need_weights",
         "dropin.MultiheadAttention._project: joint is not None → joint is None",
         "dropin.MultiheadAttention.forward: 0 → 1 #14",
     ),
