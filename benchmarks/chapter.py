@@ -52,8 +52,9 @@ def sources(content: dict) -> dict[str, str]:
 
 
 def ratios(content: dict) -> Iterator[str]:
-    """Forward, no mask: time / time of the floor, a number a size."""
+    """Forward, no mask: time / time of the floor; in bfloat16 for RATIOS[1]."""
     by_size = views.rows_by_size(content)
+    short = views.rows_by_size(content, dtype="bfloat16")
     yield "MACHINE = ("
     for line in textwrap.wrap(machine.sentence(content["machine"]), 72):
         yield f'    "{line} "'
@@ -62,6 +63,8 @@ def ratios(content: dict) -> Iterator[str]:
     yield from table(
         "RATIOS", {n: [rows[n]["ratio"] for rows in by_size.values()] for n in RATIOS}
     )
+    found = [rows[RATIOS[1]]["ratio"] for rows in short.values()]
+    yield from listing("BFLOAT16", map(number, found))
 
 
 def growth(content: dict) -> Iterator[str]:
