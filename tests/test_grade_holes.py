@@ -13,12 +13,14 @@ import nbformat
 import pytest
 import torch
 
+from mha_lib.check import adapt
 from mha_lib.check.tasks import TASKS
 from mha_lib.grade import judge, run, sandbox
 from mha_lib.grade.assignments import parse
 from mha_lib.grade.inside import bans
 from mha_lib.grade.run import Run
 from tests.attacks.table import MERGE, RIGHT
+from tests.submissions_right import FusedHeadByHead
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox is Linux's")
 WORTH = {"gradients": 1, "right_with_mask": 4, "right_without_mask": 6}
@@ -348,3 +350,11 @@ def test_the_assignment_in_the_documentation_can_be_graded():
 
     text = assignments.__doc__.split("::\n\n")[1].split("\n\nA question")[0]
     assert parse(json.loads(text)).points == 8
+
+
+def test_every_way_to_load_weights_reaches_the_judge():
+    probes = TASKS["mha"].probes(3)[:1]
+    (outcome,) = adapt.run(FusedHeadByHead, probes)
+    kept = judge._outcome(probes[0], outcome)
+    assert len(outcome["alternatives"]) > 1
+    assert kept["alternatives"].keys() == outcome["alternatives"].keys()

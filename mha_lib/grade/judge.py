@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from mha_lib.check.adapt import ORDERS
 from mha_lib.check.diagnosis import SPECIAL, Diagnosis, judge
 from mha_lib.check.reference import POLICIES, Problem, compute
 from mha_lib.check.report import Report
@@ -303,7 +304,7 @@ def _outcome(probe: dict, given: object) -> dict:
             kept[key] = {
                 k: _outcome(probe, {**x, "alternatives": None})
                 for k, x in value.items()
-                if k in ("head by head", "transposed") and isinstance(x, dict)
+                if k in (*ORDERS, "transposed") and isinstance(x, dict)
             }  # fmt: skip
     if "output" not in kept.get("outputs", {}):
         kept.pop("outputs", None)  # weights alone are no answer
