@@ -241,7 +241,6 @@ def _mixed(seed: int, name: str) -> int:
 
 FLAGS = ("repeat_differs", "advice")
 LISTS = ("changed_inputs", "without_gradient", "notes", "missing")
-T_ALONE = "causal_mask must take T and S; this one takes T alone"
 
 
 class _Said:
@@ -273,8 +272,7 @@ class _Said:
 def _outcome(probe: dict, given: object) -> dict:
     """Only what an outcome may hold; a probe is skipped only where that costs nothing.
 
-    A layer need not have dropout, and then `train` asks for no points. Whether a mask
-    really takes T alone, as `check` allows, nobody could tell from here.
+    A layer need not have dropout, and then `train` asks for no points.
     """
     if not isinstance(given, dict):
         return {"error": "it sent what is no outcome"}
@@ -282,8 +280,6 @@ def _outcome(probe: dict, given: object) -> dict:
     skips = isinstance(given.get("skipped"), str)
     if skips and probe["options"].get("train"):
         return {"skipped": given["skipped"][:1000]}
-    if skips and probe["call"] == "causal_mask":
-        return {"error": T_ALONE}
     for key, value in given.items():
         if key == "error" and isinstance(value, str):
             kept[key] = value[:1000]
