@@ -1,10 +1,11 @@
 """The same attention in tiles: no map larger than the processor's cache is in use."""
 
 import math
+import threading
 from collections.abc import Iterator
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd import forward_ad
 
 from mha_lib._inputs import check_operands
@@ -13,8 +14,12 @@ from mha_lib.masks import causal_mask, check_bias, check_mask
 
 __all__ = ["tiled_attention"]
 
-TILE = 2**19  # numbers in one tile: 2 MiB in float32, about a core's own cache
+TILE = 2**19  # numbers in a tile for each thread, twice as many short ones: 2 MiB
 MASKED_ROWS = 128
+LOG2_E = math.log2(math.e)
+EXPONENT = 100  # a sum of 2^27 numbers up to 2^100 is below float32's largest, 2^128
+KEYS_AT_ONCE = 512  # that torch's kernel takes
+_of_this_thread = threading.local()
 Index = tuple[slice, slice, slice, slice]  # sequences, heads, queries, keys
 
 
@@ -37,9 +42,12 @@ def tiled_attention(
     piece goes through product, softmax and product while it is in the cache. A small
     map, another device, dropout, a bias that learns and torch's program
     transformations (``torch.compile``, ``torch.func``, autocast, forward mode) take
-    the plain formula. Without weights the work is that of
-    ``F.scaled_dot_product_attention``, except in bfloat16 where no gradient is
-    wanted: there tiles were measured to be twice as fast (chapter 10).
+    the plain formula.
+
+    Without weights the work is that of ``F.scaled_dot_product_attention``, except
+    where tiles were measured to be faster (chapter 10): in bfloat16, if the processor
+    has such products, and under ``is_causal`` alone with 512 keys or more, if no
+    gradient is wanted.
 
     Args:
         q: queries (B, H, T, D).
@@ -62,8 +70,11 @@ def tiled_attention(
         ValueError: as ``attention``.
 
     Note:
-        Both results have first and second derivatives. The averaged weights keep no
-        map for the backward pass: it computes the pieces again.
+        Both results have first and second derivatives. Only weights per head are
+        kept for the backward pass: else it computes the pieces again.
+        Where no product of lengths |q| |k| / √D reaches 69, the softmax is
+        2^x / Σ 2^x with x = score · log₂ e: no sum of such powers overflows, so the
+        maximum needs no subtraction.
         Scores in bfloat16 are rounded, as in ``attention``; torch's kernel keeps them
         in float32, and its context comes about six times as close.
 
@@ -81,7 +92,7 @@ def tiled_attention(
     """
     check_operands(q, k, v)
     shape = (*q.shape[:-1], k.shape[-2])  # (B, H, T, S)
-    if dropout_p or not _worth_tiling(q, k, v, bias, need_weights):
+    if dropout_p or not _worth_tiling(q, k, v, mask, bias, is_causal, need_weights):
         options = {"bias": bias, "dropout_p": dropout_p, "is_causal": is_causal}
         context, weights = attention(
             q, k, v, mask, **options, need_weights=need_weights
@@ -98,30 +109,49 @@ def tiled_attention(
 
 
 def _worth_tiling(
-    q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, need_weights: bool
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None,
+    bias: Tensor | None,
+    is_causal: bool,
+    need_weights: bool,
 ) -> bool:
+    learns = torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v))
+    plain = is_causal and mask is None and bias is None and not learns
     return (
         # first of all: an exported program must hold for small and for large maps
         not torch.compiler.is_compiling()
         and q.dim() == 4
         and q.device.type == "cpu"
         and q.shape[:-1].numel() * k.shape[-2] > TILE
-        and (need_weights or (q.dtype == torch.bfloat16 and not _learns(q, k, v)))
+        and (need_weights or _faster_than_torch(q.dtype, k.shape[-2] if plain else 0))
         and not (bias is not None and bias.requires_grad)
         and not torch.is_autocast_enabled("cpu")
         and not torch.overrides.has_torch_function((q, k, v))
+        # a subclass may hold no numbers
+        and all(type(x) in (Tensor, nn.Parameter) for x in (q, k, v))
         # torch.func and forward mode see through plain operations only
         and not torch._C._are_functorch_transforms_active()
         and forward_ad._current_level < 0
     )
 
 
-def _learns(*operands: Tensor) -> bool:
-    return torch.is_grad_enabled() and any(x.requires_grad for x in operands)
+def _faster_than_torch(dtype: torch.dtype, causal_keys: int) -> bool:
+    """Whether tiles were measured to beat ``F.scaled_dot_product_attention``.
+
+    Its kernel leaves out later keys 512 at a time, and none among fewer. With
+    bfloat16 it takes as long as with float32, even where the processor's own
+    products of bfloat16 are four times as fast.
+    """
+    if dtype == torch.bfloat16:
+        mkldnn = torch.backends.mkldnn.is_available()
+        return mkldnn and torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    return causal_keys >= KEYS_AT_ONCE and dtype != torch.half
 
 
 class _Weights:
-    """softmax(q kᵀ), any tile of it at a time; q comes scaled."""
+    """softmax(q kᵀ / √D), any tile of it at a time."""
 
     def __init__(
         self,
@@ -132,12 +162,23 @@ class _Weights:
         is_causal: bool,
     ) -> None:
         self.shape = (*q.shape[:-1], k.shape[-2])  # (B, H, T, S)
-        self.q, self.keys = _for_products(q), _for_products(k).mT
+        masked = is_causal or mask is not None
+        self.batches, self.heads, self.rows = _cut(self.shape, _is_short(q), masked)
+        q, k = self.in_one_piece(q), self.in_one_piece(k)
+        self.q, self.keys, self.scale = q, k.mT, q.shape[-1] ** -0.5
+        largest = _longest(q) * _longest(k)  # no product is larger
+        finite = largest < torch.finfo(q.dtype).max
+        if not finite:  # then the queries are scaled first, as in ``attention``
+            self.q, self.scale = self.q * self.scale, 1.0
+        # Where no score is large, 2^x needs no maximum taken off: half the time.
+        self.small = bias is None and largest * self.scale * LOG2_E < EXPONENT
+        if self.small:
+            self.scale *= LOG2_E
         self.hidden = self.empty = self.seen = self.later = None
         added = bias
         # Adding −inf is several times cheaper than filling, and does the same
         # unless a hidden score is itself inf or NaN.
-        filled = (is_causal or mask is not None) and not _finite_products(q, k)
+        filled = masked and not finite
         if mask is not None:
             added = q.new_zeros(1) if bias is None else bias
             added = added.masked_fill(~mask, -math.inf)
@@ -150,12 +191,13 @@ class _Weights:
             self.seen = mask.any(0).expand(self.shape[-2:])  # (T, S): by any head
         self.added = None if added is None else added.expand(self.shape)
         self.filled = filled
-        # Under a mask few rows, so that many columns can be left out.
-        few = MASKED_ROWS if is_causal or mask is not None else self.shape[-2]
-        self.rows = min(self.shape[-2], max(1, TILE // self.shape[-1]), few)
         if is_causal:
             self.later = q.new_full((self.rows, self.rows), -math.inf).triu(1)
-        self.scratch = q.new_empty(0)
+        self.scores, self.wide = _scratch(q.dtype), _scratch(_accumulator(q.dtype))
+
+    def in_one_piece(self, x: Tensor) -> Tensor:
+        """Sequences of one tile are one batch; short numbers are faster so."""
+        return x.contiguous() if self.batches > 1 or _is_short(x) else x
 
     def tiles(self) -> Iterator[Index]:
         """Cut the map; what is left out is hidden.
@@ -164,9 +206,7 @@ class _Weights:
         can be seen as one.
         """
         B, H, T, S = self.shape
-        rows = self.rows
-        heads = min(H, max(1, TILE // (rows * S)))
-        batches = max(1, TILE // (H * rows * S)) if _is_short(self.q) else 1
+        rows, heads, batches = self.rows, self.heads, self.batches
         for t in range(0, T, rows):
             columns = S
             if self.later is not None:
@@ -183,42 +223,82 @@ class _Weights:
                         slice(columns),
                     )
 
-    def tile(self, index: Index, out: Tensor | None = None) -> Tensor:
+    def tile(self, index: Index) -> Tensor:
+        """The weights in float32 at least, until the next call."""
         b, heads, rows, columns = index
         q, keys = self.q[b, heads, rows], self.keys[b, heads, :, columns]
-        if out is None:  # one piece of memory then serves all tiles
-            out = self.scratch.resize_(*q.shape[:-1], keys.shape[-1])
-        flat = out.view(q.shape[0] * q.shape[1], *out.shape[-2:])
-        torch.bmm(q.flatten(0, 1), keys.flatten(0, 1), out=flat)
+        scores = self.scores.resize_(*q.shape[:-1], keys.shape[-1])
+        flat = scores.view(q.shape[0] * q.shape[1], *scores.shape[-2:])
+        operands = (flat, q.flatten(0, 1), keys.flatten(0, 1))
+        torch.baddbmm(*operands, beta=0, alpha=self.scale, out=flat)
         if self.hidden is not None:
-            out.masked_fill_(self.hidden[index], 0.0)
+            scores.masked_fill_(self.hidden[index], 0.0)
         if self.added is not None:
-            out += self.added[index]
+            scores += self.added[index]
         if self.later is not None:
-            corner = out[..., rows.start :]  # before it every key is seen
+            corner = scores[..., rows.start :]  # before it every key is seen
             later = self.later[: corner.shape[-2], : corner.shape[-1]]
             if self.filled:
                 corner.masked_fill_(later < 0, 0.0)
             corner += later
-        torch.softmax(out, -1, out=out)
+        wide = scores
+        if _is_short(q):
+            wide = self.wide.resize_(scores.shape).copy_(scores)
+        if self.small:
+            torch.exp2(wide, out=wide)
+            wide *= wide.sum(-1, keepdim=True).reciprocal_()
+        else:
+            torch.softmax(wide, -1, out=wide)
         if self.empty is not None:
-            out[self.empty[index[:-1]]] = 0.0
-        return out
+            wide[self.empty[index[:-1]]] = 0.0
+        return wide
+
+    def rounded(self, tile: Tensor) -> Tensor:
+        """The tile as it meets the values, in their dtype."""
+        return self.scores.copy_(tile) if _is_short(self.q) else tile
 
 
-def _finite_products(q: Tensor, k: Tensor) -> bool:
-    """Whether no product of a query and a key can be inf or NaN."""
-    q_max, k_max = (float(x.abs().amax()) for x in (q, k))
-    return q.shape[-1] * q_max * k_max < torch.finfo(q.dtype).max
+def _scratch(dtype: torch.dtype) -> Tensor:
+    """Memory for a tile, one piece a thread and dtype, kept from call to call.
+
+    Freed and allocated again it would often come as pages never touched before:
+    at a million weights their faults took as long as the arithmetic.
+    """
+    kept = vars(_of_this_thread)
+    if dtype not in kept:
+        with torch.inference_mode(False):  # else it could serve in that mode alone
+            kept[dtype] = torch.empty(0, dtype=dtype)
+    return kept[dtype]
+
+
+def _cut(shape: tuple[int, ...], short: bool, masked: bool) -> tuple[int, int, int]:
+    """How many sequences, heads and queries a tile takes."""
+    B, H, T, S = shape
+    size = 2 * TILE if short else TILE
+    # Under a mask few rows, so that many columns can be left out.
+    rows = min(T, max(1, size // S), MASKED_ROWS if masked else T)
+    size *= min(H, torch.get_num_threads())  # a product takes a thread a head
+    heads = min(H, max(1, size // (rows * S)))
+    batches = min(B, max(1, size // (H * rows * S)))
+    return batches, heads, rows
+
+
+def _longest(x: Tensor) -> float:
+    """The length of the longest vector along the last axis."""
+    if not x.numel():
+        return 0.0
+    return float(
+        torch.linalg.vector_norm(x, dim=-1, dtype=_accumulator(x.dtype)).amax()
+    )
 
 
 class _Tiled(torch.autograd.Function):
     @staticmethod
     def forward(ctx, q, k, v, mask, bias, is_causal, kept):
-        computed = _Weights(q * q.shape[-1] ** -0.5, k, mask, bias, is_causal)
+        computed = _Weights(q, k, mask, bias, is_causal)
         B, H, T, S = computed.shape
         context = _heads_last(q, T, v.shape[-1], q.dtype)
-        values, weights = _for_products(v), None
+        values, weights = computed.in_one_piece(v), None
         if kept == "mean":
             weights = q.new_empty(B, T, S, dtype=_accumulator(q.dtype))
         elif kept == "each":
@@ -226,17 +306,16 @@ class _Tiled(torch.autograd.Function):
         for index in computed.tiles():
             b, heads, rows, columns = index
             hidden = slice(columns.stop, None)  # from all of these rows
-            in_place = kept == "each" and columns.stop == S
-            tile = computed.tile(index, out=weights[index] if in_place else None)
+            tile = computed.tile(index)
             if kept == "mean":
                 sums = weights[b, rows, columns]
                 if heads.start == 0:
                     torch.sum(tile, 1, out=sums)
                     weights[b, rows, hidden] = 0.0
                 else:
-                    one = tile.shape[1] == 1
-                    sums.add_(tile[:, 0] if one else tile.sum(1, dtype=sums.dtype))
-            elif kept == "each" and not in_place:
+                    sums.add_(tile[:, 0] if tile.shape[1] == 1 else tile.sum(1))
+            tile = computed.rounded(tile)
+            if kept == "each":
                 weights[index] = tile
                 weights[b, heads, rows, hidden] = 0.0
             context[b, heads, rows] = tile @ values[b, heads, columns]
@@ -244,13 +323,13 @@ class _Tiled(torch.autograd.Function):
             weights = weights.div_(H).to(q.dtype)
         ctx.options = is_causal, kept
         saved = weights if kept == "each" else None
-        ctx.save_for_backward(q, k, v, mask, bias, saved)
+        ctx.save_for_backward(q, k, v, mask, bias, context, saved)
         ctx.set_materialize_grads(False)
         return context, weights
 
     @staticmethod
     def backward(ctx, grad_context, grad_weights):
-        q, k, v, mask, bias, weights = ctx.saved_tensors
+        q, k, v, mask, bias, context, weights = ctx.saved_tensors
         is_causal, kept = ctx.options
         if torch.is_grad_enabled():  # a second derivative is wanted
             options = {"mask": mask, "bias": bias, "is_causal": is_causal}
@@ -258,31 +337,40 @@ class _Tiled(torch.autograd.Function):
             grads = _backward_by_formula((q, k, v), options, kept, wanted)
             return *grads, None, None, None, None
 
-        scale = q.shape[-1] ** -0.5
-        q = q * scale
         computed = _Weights(q, k, mask, bias, is_causal)
         B, H, T, S = computed.shape
         if grad_context is None:
-            grad_context = v.new_zeros(1).expand(B, H, T, v.shape[-1])
+            grad_context = torch.zeros_like(context)
         if grad_weights is not None and kept == "mean":
             grad_weights = (grad_weights / H)[:, None].expand(B, H, T, S)
+        wide = _accumulator(q.dtype)
+        # Σ_s weight · gradient of the weight, without a map (Dao et al., appendix B.2)
+        shared = (grad_context.to(wide) * context).sum(-1, keepdim=True).to(q.dtype)
+        q, k, v, grad_context = map(computed.in_one_piece, (q, k, v, grad_context))
         grad_q = _heads_last(q, T, q.shape[-1], q.dtype)
-        grad_k = _heads_last(k, S, k.shape[-1], _accumulator(k.dtype)).zero_()
-        grad_v = _heads_last(v, S, v.shape[-1], _accumulator(v.dtype)).zero_()
+        # These two are made transposed: a product with a transposed tile is slower.
+        grad_kt = k.new_zeros(B, H, k.shape[-1], S, dtype=wide)
+        grad_vt = v.new_zeros(B, H, v.shape[-1], S, dtype=wide)
         for index in computed.tiles():
             b, heads, rows, columns = index
             queries, keys = (b, heads, rows), (b, heads, columns)
-            tile = weights[index] if kept == "each" else computed.tile(index)
-            grad_v[keys].add_(tile.mT @ grad_context[queries])
+            tile_keys = (b, heads, slice(None), columns)
+            if kept == "each":
+                tile = weights[index]
+            else:
+                tile = computed.rounded(computed.tile(index))
+            grad_vt[tile_keys].add_(grad_context[queries].mT @ tile)
             grad = grad_context[queries] @ v[keys].mT  # of the weights
+            grad -= shared[queries]
             if grad_weights is not None:
-                grad += grad_weights[index]
-            grad -= (grad * tile).sum(-1, keepdim=True)
+                own = grad_weights[index]
+                grad += own - (own * tile).sum(-1, keepdim=True)
             grad *= tile  # of the scores
             grad_q[queries] = grad @ k[keys]
-            grad_k[keys].add_(grad.mT @ q[queries])
-        grads = (grad_q.mul_(scale), grad_k.to(k.dtype), grad_v.to(v.dtype))
-        return *grads, None, None, None, None
+            grad_kt[tile_keys].add_(q[queries].mT @ grad)
+        scale = q.shape[-1] ** -0.5
+        grad_k, grad_v = (grad_kt * scale).mT.to(k.dtype), grad_vt.mT.to(v.dtype)
+        return grad_q * scale, grad_k, grad_v, None, None, None, None
 
 
 def _heads_last(like: Tensor, length: int, size: int, dtype: torch.dtype) -> Tensor:
@@ -293,11 +381,6 @@ def _heads_last(like: Tensor, length: int, size: int, dtype: torch.dtype) -> Ten
 
 def _is_short(x: Tensor) -> bool:
     return x.itemsize == 2
-
-
-def _for_products(x: Tensor) -> Tensor:
-    """Products of short numbers are faster where many heads lie in one piece."""
-    return x.contiguous() if _is_short(x) else x
 
 
 def _accumulator(dtype: torch.dtype) -> torch.dtype:

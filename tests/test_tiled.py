@@ -1,9 +1,11 @@
 """Tiles of any size give what the plain formula gives, to the second derivative."""
 
+from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import forward_ad
 from torch.testing import assert_close
 
@@ -136,52 +138,146 @@ def test_biases_of_minus_infinity_are_no_mask(tile, calls):
     assert calls
 
 
-def test_a_score_is_finite_where_no_sum_of_products_can_overflow():
-    largest = torch.finfo(torch.float32).max
-    q, k = torch.ones(2, 8), torch.ones(3, 8)
-    for x, y, finite in (
-        (largest / 9, 1, True),
-        (largest / 7, 1, False),  # 8 such products
-        (1, -largest / 7, False),
-        (-largest / 7, 1, False),
-        (float("nan"), 1, False),
-    ):
-        assert tiled._finite_products(q * x, k * y) is finite
+def test_queries_are_scaled_first_where_a_product_could_overflow(tile, calls):
+    """q kᵀ is 4e38, beyond float32, and (q / √D) kᵀ is not: as in the formula."""
+    q, k, v = (torch.zeros(1, 3, n, d) for n, d in ((T, 16), (S, 16), (S, V)))
+    v.normal_()
+    q[..., 0] = 4e38 / 4
+    k[..., 0] = 4.0
+    k[..., 1, 0] = 0.0  # one key that is not attended to
+    assert (q @ k.mT).isinf().any()
+    plain = attention(q, k, v)
+    assert plain[1].isfinite().all() and calls == []
+    assert_close(tiled_attention(q, k, v), plain)
+    assert calls
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("size", [1.0, 68.9, 69.4, 500.0])
+@pytest.mark.parametrize("sign", [-1.0, 1.0])
+def test_scores_large_and_small(tile, calls, size, sign, dtype):
+    """69.3 is the last at which 2^x is taken without the maximum: 100 / log₂ e."""
+    torch.manual_seed(7)
+    q = torch.nn.functional.normalize(torch.randn(B, H, T, D), dim=-1)
+    k = q[:, :, :1].expand(B, H, S, D) * torch.linspace(0.9, 1.0, S)[:, None]
+    q = (q * sign * size * D**0.5).to(dtype)
+    k, v = k.to(dtype), torch.randn(B, H, S, V).to(dtype)
+    k[..., -1, :] *= -1  # a key that is far from all others
+    wide = attention(*(x.double() for x in (q, k, v)))
+    eps = torch.finfo(dtype).eps
+    # a score is rounded to eps of itself; so, to first order, is log(weight)
+    for ours, exact in zip(tiled_attention(q, k, v), wide):
+        assert_close(ours.double(), exact, rtol=0, atol=4 * size * eps + 4 * eps)
+    assert calls
+
+
+def test_two_to_the_power_only_where_no_score_is_large():
+    q, k = torch.zeros(1, 1, 2, 4), torch.ones(1, 1, 3, 4)  # |k| = 2, √D = 2
+    for length, small in ((69.3, True), (69.4, False), (float("nan"), False)):
+        q[..., 1, 2] = length
+        assert tiled._Weights(q, k, None, None, False).small is small
+        assert tiled._Weights(q, k, None, torch.zeros(1), False).small is False
 
 
 @pytest.mark.parametrize("average", [False, True], ids=["each", "mean"])
 @pytest.mark.parametrize("sequences", [1, 2, 3])
-def test_whole_sequences_of_short_numbers_in_a_tile(monkeypatch, sequences, average):
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_whole_sequences_in_a_tile(monkeypatch, sequences, average, dtype):
     heads, tiles = 4, []
-    monkeypatch.setattr(tiled, "TILE", sequences * heads * T * S)
+    size = sequences * heads * T * S // (2 if dtype == torch.bfloat16 else 1)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    monkeypatch.setattr(tiled, "TILE", size)
     monkeypatch.setattr(tiled, "MASKED_ROWS", T)
     cut = tiled._Weights.tiles
     monkeypatch.setattr(
         tiled._Weights, "tiles", lambda self: tiles.extend(cut(self)) or iter(tiles)
     )
     torch.manual_seed(5)
-    q, k, v = (torch.randn(3, heads, n, D).bfloat16() for n in (T, S, S))
-    mask = torch.rand(3, heads, T, S) < 0.7
-    if sequences == 3:  # the map must be larger than a tile
-        monkeypatch.setattr(tiled, "TILE", sequences * heads * T * S - 1)
-        sequences = 2
+    # as a layer splits them: the heads of a position lie side by side
+    q, k, v = (torch.randn(4, n, heads, D, dtype=dtype) for n in (T, S, S))
+    q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+    mask = torch.rand(4, heads, T, S) < 0.7
     ours = tiled_attention(q, k, v, mask, average=average)
     assert {index[0].stop - index[0].start for index in tiles} == {sequences}
     assert all(index[1] == slice(0, heads) for index in tiles)
     context, weights = attention(q, k, v, mask)
     plain = (context, weights.mean(1) if average else weights)
-    # both round the scores and the weights to bfloat16
-    assert_close(ours, plain, rtol=0, atol=20 * torch.finfo(torch.bfloat16).eps)
+    # both round the scores and the weights
+    assert_close(ours, plain, rtol=0, atol=20 * torch.finfo(dtype).eps)
 
 
-def test_two_heads_and_two_heads_in_a_tile(monkeypatch):
-    monkeypatch.setattr(tiled, "TILE", 2 * T * S)
+@pytest.mark.parametrize(
+    "shape, short, masked, threads, cut",
+    [
+        # sequences, heads, queries
+        ((8, 8, 128, 128), False, False, 1, (4, 8, 128)),
+        ((8, 8, 128, 128), True, False, 1, (8, 8, 128)),
+        ((3, 8, 128, 128), False, False, 1, (3, 8, 128)),
+        ((8, 8, 128, 128), False, False, 2, (8, 8, 128)),
+        ((2, 16, 1024, 1024), False, False, 1, (1, 1, 512)),
+        ((2, 16, 1024, 1024), False, False, 2, (1, 2, 512)),
+        ((2, 16, 1024, 1024), True, False, 1, (1, 1, 1024)),
+        ((2, 16, 1024, 1024), False, True, 1, (1, 4, 128)),
+        ((1, 12, 100, 2048), False, True, 1, (1, 2, 100)),
+        ((1, 3, 2048, 2048), False, False, 64, (1, 3, 256)),
+        ((1, 2, 2, 2**21), False, False, 1, (1, 1, 1)),
+    ],
+)
+def test_how_the_map_is_cut(monkeypatch, shape, short, masked, threads, cut):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    assert tiled._cut(shape, short, masked) == cut
+
+
+def test_averages_are_rounded_once(monkeypatch):
+    """The mean of four heads is summed from weights that are not rounded yet."""
+    monkeypatch.setattr(tiled, "TILE", T * S)  # two heads in a tile
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
     torch.manual_seed(5)
-    q, k, v = (torch.randn(B, 4, n, D, dtype=torch.bfloat16) for n in (T, S, S))
-    _, each = tiled_attention(q, k, v)
+    q, k, v = (torch.randn(B, 4, n, D).bfloat16() for n in (T, S, S))
     _, mean = tiled_attention(q, k, v, average=True)
-    # In float32 the sum of four such numbers is exact: it is rounded once.
-    assert_close(mean, each.float().mean(1).bfloat16(), rtol=0, atol=0)
+    units = D**-0.5 * tiled.LOG2_E  # of the scores, which are rounded as well
+    scores = torch.baddbmm(
+        q.new_zeros(1), q.flatten(0, 1), k.flatten(0, 1).mT, alpha=units
+    )
+    powers = torch.exp2(scores.double())
+    exact = (powers / powers.sum(-1, keepdim=True)).view(B, 4, T, S).mean(1)
+    # half a unit of the last place, and a little for the sums in float32
+    half = 0.505 * torch.finfo(torch.bfloat16).eps
+    assert_close(mean.double(), exact, rtol=half, atol=0)
+
+
+def test_a_tile_does_not_outlive_its_call(monkeypatch):
+    """All calls of a thread share the memory of their tiles; no result does."""
+    monkeypatch.setattr(tiled, "TILE", 12)
+    first, second = operands(torch.float32), operands(torch.bfloat16)
+    results = tiled_attention(*first)
+    kept = [x.clone() for x in results]
+    tiled_attention(*(2 * x for x in first))
+    tiled_attention(*second)
+    assert_close(results, tuple(kept), rtol=0, atol=0)
+
+
+def test_tiles_made_in_inference_mode_serve_outside_of_it(tile):
+    inputs = operands(torch.bfloat16)
+
+    def first_without_then_with_gradients():
+        with torch.inference_mode():
+            tiled_attention(*inputs)
+        return tiled_attention(*inputs)[0].sum().backward()
+
+    with ThreadPoolExecutor(1) as fresh:  # a thread that has no tile yet
+        fresh.submit(first_without_then_with_gradients).result()
+    assert all(x.grad is not None for x in inputs)
+
+
+def test_threads_do_not_share_tiles(monkeypatch):
+    monkeypatch.setattr(tiled, "TILE", 2**10)
+    torch.manual_seed(8)
+    tasks = [[torch.randn(2, 4, 64, 8) for _ in range(3)] for _ in range(16)]
+    alone = [tiled_attention(*task) for task in tasks]
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(lambda task: tiled_attention(*task), tasks))
+    assert_close(together, alone, rtol=0, atol=0)
 
 
 def test_one_query_of_many_heads(monkeypatch):
@@ -278,22 +374,49 @@ def test_sums_over_many_tiles_of_short_numbers_do_not_stop_growing(monkeypatch):
 
 
 @pytest.mark.parametrize("is_causal", [False, True])
-def test_without_weights_and_gradients_bfloat16_goes_through_tiles(
-    tile, calls, is_causal
-):
+def test_without_weights_bfloat16_goes_through_tiles(tile, calls, is_causal):
     q, k, v = operands(torch.bfloat16)
-    wide = [x.detach().double() for x in (q, k, v)]
+    wide = [x.detach().double().requires_grad_() for x in (q, k, v)]
     bias = torch.randn(H, T, S, dtype=torch.bfloat16)
     tolerance = {"rtol": 0, "atol": 20 * torch.finfo(torch.bfloat16).eps}
     for count, (mask, added) in enumerate(product(masks(), (None, bias)), 1):
-        with torch.no_grad():
-            context, weights = tiled_attention(
-                q, k, v, mask, bias=added, is_causal=is_causal, need_weights=False
-            )
+        context, weights = tiled_attention(
+            q, k, v, mask, bias=added, is_causal=is_causal, need_weights=False
+        )
         assert weights is None and len(calls) == count
         added = None if added is None else added.double()
         expected, _ = attention(*wide, mask, bias=added, is_causal=is_causal)
         assert_close(context.double(), expected, **tolerance)
+        factor = torch.randn_like(context)
+        ours = torch.autograd.grad(context, (q, k, v), factor)
+        exact = torch.autograd.grad(expected, wide, factor.double())
+        for x, y in zip(ours, exact):
+            assert_close(x.double(), y, **tolerance)
+
+
+@pytest.mark.parametrize("library", [False, True])
+def test_a_processor_without_products_of_bfloat16_keeps_torchs_kernel(
+    tile, calls, monkeypatch, library
+):
+    """The library that makes them may be absent, or know of none here."""
+    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: library)
+    answer, name = not library, "_is_mkldnn_bf16_supported"
+    monkeypatch.setattr(torch.ops.mkldnn, name, lambda: answer, raising=False)
+    tiled_attention(*operands(torch.bfloat16), need_weights=False)
+    assert not calls
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_without_weights_long_causal_inference_goes_through_tiles(calls, dtype):
+    torch.manual_seed(9)
+    q, k, v = (torch.randn(1, 4, n, D, dtype=dtype) for n in (600, 512, 512))
+    context, weights = tiled_attention(q, k, v, is_causal=True, need_weights=False)
+    assert weights is None and len(calls) == 1
+    assert_close(context, attention(q, k, v, is_causal=True)[0])
+    some = [x.requires_grad_() for x in (q, k, v)]
+    with torch.no_grad():
+        tiled_attention(*some, is_causal=True, need_weights=False)
+    assert len(calls) == 2
 
 
 def test_scores_in_bfloat16_are_rounded_where_torchs_kernel_keeps_them(calls):
@@ -307,21 +430,31 @@ def test_scores_in_bfloat16_are_rounded_where_torchs_kernel_keeps_them(calls):
     assert calls and 4 < far / near < 8
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
-def test_without_weights_sdpa_does_the_rest(calls, dtype, monkeypatch):
+@pytest.mark.parametrize("why", ["few keys", "learns", "mask", "bias", "all", "half"])
+def test_without_weights_sdpa_does_the_rest(calls, why):
+    torch.manual_seed(9)
+    dtype = torch.float16 if why == "half" else torch.float32
+    keys = 511 if why == "few keys" else 512
+    q, k, v = (torch.randn(1, 4, n, D, dtype=dtype) for n in (600, keys, keys))
+    options = {"is_causal": why != "all"}
+    if why == "mask":
+        options["mask"] = torch.rand(600, keys) < 0.9
+    if why == "bias":
+        options["bias"] = torch.randn(600, keys)
+    for learner in (q, k, v) if why == "learns" else (q,):
+        learner.requires_grad_(why == "learns")
+        context, weights = tiled_attention(q, k, v, need_weights=False, **options)
+        expected, _ = attention(q, k, v, need_weights=False, **options)
+        assert_close(context, expected, rtol=0, atol=0)
+        assert weights is None and not calls
+        learner.requires_grad_(False)
+
+
+def test_tensors_without_numbers_see_the_plain_formula(calls, monkeypatch):
     monkeypatch.setattr(tiled, "TILE", 1)
-    q, k, v = operands(dtype)
-    learners = [{0}, {1}, {2}, {0, 1, 2}]
-    if dtype != torch.bfloat16:
-        learners.append(set())
-    cases = [
-        [x.detach().requires_grad_(i in learning) for i, x in enumerate((q, k, v))]
-        for learning in learners
-    ]
-    for case in cases:
-        context, weights = tiled_attention(*case, average=True, need_weights=False)
-        assert_close(context, attention(*case, need_weights=False)[0], rtol=0, atol=0)
-        assert weights is None
+    with FakeTensorMode():
+        context, weights = tiled_attention(*operands(), average=True)
+    assert context.shape == (B, H, T, V) and weights.shape == (B, T, S)
     assert not calls
 
 
