@@ -89,9 +89,10 @@ def measure(plan: Plan, results: Results) -> None:
         for setting, tasks in groups:
             missing = [task for task in tasks if not results.has(setting, task)]
             bar.update(sum(plan.cost(task) for task in tasks if task not in missing))
-            start = time.perf_counter()
-            for task, answer in zip(missing, launch.answers(setting, missing)):
-                took, start = time.perf_counter() - start, time.perf_counter()
+            for task in missing:
+                start = time.perf_counter()
+                answer = launch.answer(setting, task)
+                took = time.perf_counter() - start
                 results.add(setting, task, {**answer, "took": round(took, 1)})
                 bar.update(plan.cost(task))
         setting = launch.Setting(1, "own pages", plan.device)
@@ -112,7 +113,7 @@ def measure_memory(
         if expected > MEMORY_LIMIT:
             return
         if not results.has(setting, task):
-            results.add(setting, task, *launch.answers(setting, [task]))
+            results.add(setting, task, launch.answer(setting, task))
         expected = results.get(setting, task).get("mib", float("inf"))
         length_before = length
 

@@ -1,11 +1,9 @@
-"""Starts workers, and outlives them."""
+"""Starts a worker a task, and outlives it."""
 
 import json
 import os
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -57,59 +55,24 @@ class Task:
     arguments: dict[str, object]
 
 
-def answers(setting: Setting, tasks: Sequence[Task]) -> Iterator[dict]:
-    """The answer to each task, in turn, all from one process if it lives.
+def answer(setting: Setting, task: Task) -> dict:
+    """What a fresh process answers; ``{"died": reason}`` if it dies of the task.
 
-    A task at which the process dies is answered with ``{"died": reason}``; a new
-    process takes the rest.
+    A process of its own: glibc takes a large tensor from whatever earlier tasks left
+    free, if there is room, and else as new pages, whose faults can double its cost.
     """
-    tasks = list(tasks)
-    while tasks:
-        with tempfile.TemporaryFile("w+") as complaints:
-            worker = start(setting, complaints)
-            try:
-                for order in tasks:
-                    message = {
-                        **asdict(setting),
-                        "kind": order.kind,
-                        "task": order.arguments,
-                    }
-                    line = ask(worker, json.dumps(message))
-                    if not line:
-                        break
-                    tasks = tasks[1:]
-                    yield json.loads(line)
-                else:
-                    return
-                worker.wait()
-                complaints.seek(0)
-                yield {"died": last_words(complaints.read(), worker.returncode)}
-                tasks = tasks[1:]
-            finally:
-                worker.kill()
-                worker.communicate()
-
-
-def start(setting: Setting, complaints) -> subprocess.Popen:
-    return subprocess.Popen(
+    message = {**asdict(setting), "kind": task.kind, "task": task.arguments}
+    worker = subprocess.run(
         [sys.executable, "-m", "benchmarks.worker"],
         cwd=ROOT,
         env=setting.environment(),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=complaints,
+        input=json.dumps(message),
+        capture_output=True,
         text=True,
     )
-
-
-def ask(worker: subprocess.Popen, message: str) -> str:
-    """The worker's answer; nothing if it died."""
-    try:
-        worker.stdin.write(message + "\n")
-        worker.stdin.flush()
-    except BrokenPipeError:
-        return ""
-    return worker.stdout.readline()
+    if worker.returncode:
+        return {"died": last_words(worker.stderr, worker.returncode)}
+    return json.loads(worker.stdout)
 
 
 def last_words(complaints: str, returncode: int) -> str:

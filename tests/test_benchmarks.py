@@ -357,8 +357,7 @@ def test_memory_of_a_map_in_a_fresh_process():
         launch.Task("memory", "memory", {"name": name, "size": size})
         for name in ("BatchedMHA", "FusedMHA, no weights")
     ]
-    (by_hand,) = launch.answers(setting, orders[:1])
-    (streamed,) = launch.answers(setting, orders[1:])
+    by_hand, streamed = (launch.answer(setting, order) for order in orders)
     assert 60 < by_hand["mib"] < 110  # scores and weights, and the softmax's parts
     assert streamed["mib"] < 8
 
@@ -437,13 +436,13 @@ class FakeResults:
     content: dict
 
 
-def test_a_worker_that_dies_costs_one_answer():
+def test_a_worker_that_dies_is_an_answer():
     race = {"size": list(SIZE), "causal": False, "run": "forward", "dtype": "float32"}
     good = launch.Task("sizes", "race", {**race, "names": [FLOOR.name], "budget": 0})
     bad = launch.Task("sizes", "unheard of", {})
-    answers = list(launch.answers(launch.Setting(), [bad, good]))
-    assert "KeyError: 'unheard of'" in answers[0]["died"]
-    assert answers[1]["rows"].keys() == {FLOOR.name}
+    died, answered = (launch.answer(launch.Setting(), task) for task in (bad, good))
+    assert died.keys() == {"died"} and "KeyError: 'unheard of'" in died["died"]
+    assert answered["rows"].keys() == {FLOOR.name}
 
 
 # --- what is committed --------------------------------------------------------------
