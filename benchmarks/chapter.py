@@ -37,6 +37,7 @@ RATIOS = (
     "EinsumMHA",
 )
 GROWTH = (FLOOR.name, "loop over head slices", "BatchedMHA")
+PIECES = "FusedMHA, is_causal=True"
 PAGES = ("loop over head slices", "FusedMHA, weights per head", "BatchedMHA")
 SHARES = (FLOOR.name, "loop over head slices", "BatchedMHA", "EinsumMHA")
 
@@ -98,6 +99,7 @@ def pages(content: dict) -> Iterator[str]:
         "no mask": [rows[FLOOR.name]["ms"] for rows in usual.values()],
         "is_causal=True": [rows[FLOOR.name]["ms"] for rows in causal.values()],
         "mask as a tensor": [rows[MASK]["ms"] for rows in causal.values()],
+        PIECES: [rows[RATIOS[1]]["ms"] for rows in causal.values()],
     }
     yield from table("CAUSAL_MS", times)
 
