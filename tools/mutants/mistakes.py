@@ -56,7 +56,7 @@ MISTAKES: dict[str, dict[str, Row]] = {
             SCORES,
             "(q @ k.transpose(-2, -1)) * scale",
         ),
-        "missing in the tiles": ("tiled", "q * q.shape[-1] ** -0.5, k", "q, k"),
+        "missing in the tiles": ("tiled", "k.mT, q.shape[-1] ** -0.5", "k.mT, 1.0"),
         "missing in einsum": ("einsum", "q * self.scale", "q"),
     },
     "scores": {
