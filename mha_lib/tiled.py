@@ -125,11 +125,13 @@ def _worth_tiling(
         and q.dim() == 4
         and q.device.type == "cpu"
         and q.shape[:-1].numel() * k.shape[-2] > TILE
-        and (need_weights or _faster_than_torch(q.dtype, k.shape[-2] if plain else 0))
+        and (
+            need_weights
+            or _faster_than_torch(q.dtype, plain and k.shape[-2] >= KEYS_AT_ONCE)
+        )
         and not (bias is not None and bias.requires_grad)
         and not torch.is_autocast_enabled("cpu")
-        and not torch.overrides.has_torch_function((q, k, v))
-        # a subclass may hold no numbers
+        # another kind of tensor may hold no numbers, or want to see every operation
         and all(type(x) in (Tensor, nn.Parameter) for x in (q, k, v))
         # torch.func and forward mode see through plain operations only
         and not torch._C._are_functorch_transforms_active()
@@ -137,7 +139,7 @@ def _worth_tiling(
     )
 
 
-def _faster_than_torch(dtype: torch.dtype, causal_keys: int) -> bool:
+def _faster_than_torch(dtype: torch.dtype, long_causal: bool) -> bool:
     """Whether tiles were measured to beat ``F.scaled_dot_product_attention``.
 
     Its kernel leaves out later keys 512 at a time, and none among fewer. With
@@ -147,7 +149,7 @@ def _faster_than_torch(dtype: torch.dtype, causal_keys: int) -> bool:
     if dtype == torch.bfloat16:
         mkldnn = torch.backends.mkldnn.is_available()
         return mkldnn and torch.ops.mkldnn._is_mkldnn_bf16_supported()
-    return causal_keys >= KEYS_AT_ONCE and dtype != torch.half
+    return long_causal and dtype != torch.half
 
 
 class _Weights:
@@ -178,11 +180,11 @@ class _Weights:
         added = bias
         # Adding −inf is several times cheaper than filling, and does the same
         # unless a hidden score is itself inf or NaN.
-        filled = masked and not finite
+        self.filled = not finite
         if mask is not None:
             added = q.new_zeros(1) if bias is None else bias
             added = added.masked_fill(~mask, -math.inf)
-            if filled:
+            if self.filled:
                 self.hidden = (~mask).expand(self.shape)
             empty = (added.amax(-1) == -math.inf) & ~mask.all(-1)
             if empty.any():
@@ -190,7 +192,6 @@ class _Weights:
             mask = mask.reshape(-1, *mask.shape[-2:])
             self.seen = mask.any(0).expand(self.shape[-2:])  # (T, S): by any head
         self.added = None if added is None else added.expand(self.shape)
-        self.filled = filled
         if is_causal:
             self.later = q.new_full((self.rows, self.rows), -math.inf).triu(1)
         self.scores, self.wide = _scratch(q.dtype), _scratch(_accumulator(q.dtype))
@@ -285,11 +286,8 @@ def _cut(shape: tuple[int, ...], short: bool, masked: bool) -> tuple[int, int, i
 
 def _longest(x: Tensor) -> float:
     """The length of the longest vector along the last axis."""
-    if not x.numel():
-        return 0.0
-    return float(
-        torch.linalg.vector_norm(x, dim=-1, dtype=_accumulator(x.dtype)).amax()
-    )
+    lengths = torch.linalg.vector_norm(x, dim=-1, dtype=_accumulator(x.dtype))
+    return float(lengths.amax())
 
 
 class _Tiled(torch.autograd.Function):
@@ -297,7 +295,7 @@ class _Tiled(torch.autograd.Function):
     def forward(ctx, q, k, v, mask, bias, is_causal, kept):
         computed = _Weights(q, k, mask, bias, is_causal)
         B, H, T, S = computed.shape
-        context = _heads_last(q, T, v.shape[-1], q.dtype)
+        context = _heads_last(q, T, v.shape[-1])
         values, weights = computed.in_one_piece(v), None
         if kept == "mean":
             weights = q.new_empty(B, T, S, dtype=_accumulator(q.dtype))
@@ -347,7 +345,7 @@ class _Tiled(torch.autograd.Function):
         # Σ_s weight · gradient of the weight, without a map (Dao et al., appendix B.2)
         shared = (grad_context.to(wide) * context).sum(-1, keepdim=True).to(q.dtype)
         q, k, v, grad_context = map(computed.in_one_piece, (q, k, v, grad_context))
-        grad_q = _heads_last(q, T, q.shape[-1], q.dtype)
+        grad_q = _heads_last(q, T, q.shape[-1])
         # These two are made transposed: a product with a transposed tile is slower.
         grad_kt = k.new_zeros(B, H, k.shape[-1], S, dtype=wide)
         grad_vt = v.new_zeros(B, H, v.shape[-1], S, dtype=wide)
@@ -373,10 +371,10 @@ class _Tiled(torch.autograd.Function):
         return grad_q * scale, grad_k, grad_v, None, None, None, None
 
 
-def _heads_last(like: Tensor, length: int, size: int, dtype: torch.dtype) -> Tensor:
+def _heads_last(like: Tensor, length: int, size: int) -> Tensor:
     """Empty (B, H, length, size) whose heads lie side by side: merging is free."""
     B, H = like.shape[:2]
-    return like.new_empty(B, length, H, size, dtype=dtype).transpose(1, 2)
+    return like.new_empty(B, length, H, size).transpose(1, 2)
 
 
 def _is_short(x: Tensor) -> bool:

@@ -221,6 +221,7 @@ def test_whole_sequences_in_a_tile(monkeypatch, sequences, average, dtype):
         ((1, 12, 100, 2048), False, True, 1, (1, 2, 100)),
         ((1, 3, 2048, 2048), False, False, 64, (1, 3, 256)),
         ((1, 2, 2, 2**21), False, False, 1, (1, 1, 1)),
+        ((2, 3, 4096, 64), False, False, 1, (1, 2, 4096)),
     ],
 )
 def test_how_the_map_is_cut(monkeypatch, shape, short, masked, threads, cut):
@@ -244,6 +245,24 @@ def test_averages_are_rounded_once(monkeypatch):
     # half a unit of the last place, and a little for the sums in float32
     half = 0.505 * torch.finfo(torch.bfloat16).eps
     assert_close(mean.double(), exact, rtol=half, atol=0)
+
+
+@pytest.mark.parametrize("second", [1.0078125, -1.0078125])
+def test_equal_values_give_scores_no_gradient_at_all(monkeypatch, second):
+    """Both sums over the values are made in float32 and rounded to bfloat16 once."""
+    monkeypatch.setattr(tiled, "TILE", 1)
+    q, k = (torch.randn(1, 1, n, 4).bfloat16().requires_grad_() for n in (3, 2))
+    v = torch.tensor([1.0078125, 1.0]).bfloat16().expand(1, 1, 2, 2)
+    k.data[..., 1, :] = k.data[..., 0, :]  # both weights are 1/2
+    context, _ = tiled_attention(q, k, v)
+    assert_close(context, v[:, :, :1].expand(1, 1, 3, 2), rtol=0, atol=0)
+    factor = torch.tensor([1.0078125, second]).bfloat16()
+    context.backward(factor.expand_as(context))
+    assert not q.grad.any() and not k.grad.any()
+
+
+def test_lengths_are_found_beyond_the_numbers_of_the_dtype():
+    assert tiled._longest(torch.full((2, 4), 60000.0).half()) == 120000.0
 
 
 def test_a_tile_does_not_outlive_its_call(monkeypatch):
