@@ -13,31 +13,21 @@ EQUIVALENT: dict[str, tuple[str, ...]] = {
         "dropin.MultiheadAttention._check: q → k #4",
         "dropin.MultiheadAttention._check: k → v #4",
         "dropin.MultiheadAttention._project: 0 → 1",
-        "tiled.tiled_attention: _worth_tiling(q, k, v, bias, need_weights) → "
-        "_worth_tiling(k, q, v, bias, need_weights)",
-        "tiled.tiled_attention: _worth_tiling(q, k, v, bias, need_weights) → "
-        "_worth_tiling(q, v, k, bias, need_weights)",
-        "tiled._worth_tiling: q → k",
-        "tiled._worth_tiling: _learns(q, k, v) → _learns(k, q, v)",
-        "tiled._worth_tiling: _learns(q, k, v) → _learns(q, v, k)",
-        "tiled._worth_tiling: (q, k, v) → (k, q, v)",
-        "tiled._worth_tiling: (q, k, v) → (q, v, k)",
-        "tiled._Weights.__init__: _finite_products(q, k) → _finite_products(k, q)",
-        "tiled._Weights.__init__: q → k #3",
-        "tiled._Weights.__init__: q → k #4",
-        "tiled._Weights.__init__: q → k #5",
+        "tiled.tiled_attention: _worth_tiling(q, k, v, mask, bias, is_causal, "
+        "need_weights) → _worth_tiling(q, v, k, mask, bias, is_causal, need_weights)",
+        "tiled._worth_tiling: q → k #2",
+        "tiled._Weights.__init__: q → k #2",
         "tiled._Weights.__init__: q → k #6",
+        "tiled._Weights.__init__: q → k #7",
         "_inputs.resolve_inputs: 0 → 1 #2",
         "_inputs.resolve_inputs: query → key #3",
         "builtin.BuiltinMHA.forward: key → value #3",
         "tiled._Tiled.forward: q → k #2",
         "tiled._Tiled.forward: q → k #3",
         "tiled._Tiled.forward: q → k #4",
-        "tiled._Tiled.forward: q → k #5",
-        "tiled._Tiled.backward: v → k #2",
         "tiled._Tiled.backward: q → k #4",
-        "tiled._Tiled.backward: k → v #3",
-        "tiled._Tiled.backward: v → k #4",
+        "tiled._Tiled.backward: k → v #4",
+        "tiled._Tiled.backward: v → k #3",
         "split_concat.SplitConcatMHA.forward: key → value #2",
         "dropin.MultiheadAttention.forward: q → k #4",
     ),
@@ -73,61 +63,49 @@ EQUIVALENT: dict[str, tuple[str, ...]] = {
         "q.shape[:-1].numel() * k.shape[-2] >= TILE",
         "tiled._Weights.__init__: mask.reshape(-1, *mask.shape[-2:]) → "
         "mask.reshape(-1)",
-        "tiled._Weights.__init__: -2 → -1 #2",
-        "tiled._Weights.__init__: 0 → 1 #2",
-        "tiled._worth_tiling: q → k #2",
-        "tiled._Weights.__init__: MASKED_ROWS if is_causal or mask is not None else "
-        "self.shape[-2] → self.shape[-2] if is_causal or mask is not None else "
-        "MASKED_ROWS",
-        "tiled._Weights.__init__: is_causal or mask is not None → not (is_causal or "
-        "mask is not None)",
+        "tiled._Weights.__init__: is_causal or mask is not None → mask is not None",
         "tiled._Weights.__init__: is_causal or mask is not None → is_causal and mask "
-        "is not None #2",
-        "tiled._Weights.__init__: is_causal or mask is not None → mask is not None #2",
-        "tiled._Weights.__init__: is_causal or mask is not None → is_causal #2",
-        "tiled._Weights.__init__: mask is not None → mask is None #3",
-        "tiled._Weights.__init__: -2 → -1 #4",
-        "tiled._Weights.__init__: min(self.shape[-2], max(1, TILE // self.shape[-1]), "
-        "few) → self.shape[-2]",
-        "tiled._Weights.__init__: min(self.shape[-2], max(1, TILE // self.shape[-1]), "
-        "few) → min(self.shape[-2], max(1, TILE // self.shape[-1]))",
-        "tiled._Weights.__init__: min → max",
-        "tiled._Weights.__init__: -2 → -1 #5",
-        "tiled._Weights.__init__: 1 → 2 #2",
-        "tiled._Weights.__init__: TILE // self.shape[-1] → TILE * self.shape[-1]",
-        "tiled._Weights.__init__: TILE // self.shape[-1] → self.shape[-1] // TILE",
-        "tiled._Weights.__init__: -1 → -2 #6",
-        "tiled._Weights.tiles: min(H, max(1, TILE // (rows * S))) → H",
-        "tiled._Weights.tiles: min → max",
-        "builtin.BuiltinMHA.forward: self.training and self.dropout → self.training",
+        "is not None",
+        "tiled._Weights.__init__: is_causal or mask is not None → is_causal",
+        "tiled._Weights.__init__: mask is not None → mask is None",
+        "tiled._Weights.__init__: -2 → -1 #2",
         "tiled._Weights.tiles: 1 → 2",
-        "tiled._Weights.tiles: S → T",
-        "tiled._Weights.tiles: TILE // (rows * S) → TILE * (rows * S)",
-        "tiled._Weights.tiles: TILE // (rows * S) → rows * S // TILE",
         "tiled._Weights.tiles: 0 → 1 #3",
-        "tiled._Weights.tiles: 1 → 2 #4",
-        "tiled._finite_products: * k_max < torch.finfo(q.dtype).max → * k_max <= "
-        "torch.finfo(q.dtype).max",
+        "tiled._scratch: 0 → 1",
+        "tiled._Weights.__init__: q, k = (self.in_one_piece(q), self.in_one_piece(k)) "
+        "→ pass",
+        "tiled._Weights.__init__: self.in_one_piece(q) → q",
+        "tiled._Weights.__init__: self.in_one_piece(k) → k",
+        "builtin.BuiltinMHA.forward: self.training and self.dropout → self.training",
         "dropin.MultiheadAttention.forward: need_weights and dropout_p → need_weights",
         "dropin.MultiheadAttention._project: joint is not None → joint is None",
         "dropin.MultiheadAttention.forward: 0 → 1 #14",
     ),
-    "where nothing has to be filled, filling changes nothing": (
-        "tiled._Weights.__init__: not None) and (not _finite_products(q, k)) → not "
-        "None) or not _finite_products(q, k)",
-        "tiled._Weights.__init__: (is_causal or mask is not None) and (not "
-        "_finite_products(q, k)) → not _finite_products(q, k)",
-        "tiled._Weights.__init__: (is_causal or mask is not None) and (not "
-        "_finite_products(q, k)) → is_causal or mask is not None",
-    ),
     "keys beyond the last query are hidden by causality": (
-        "tiled._Weights.tiles: S → T #4",
+        "tiled._Weights.tiles: S → T #2",
     ),
     "where the numbers lie changes none of them": (
-        "tiled._for_products: x.contiguous() if _is_short(x) else x → x if "
-        "_is_short(x) else x.contiguous()",
-        "tiled._for_products: _is_short(x) → not _is_short(x)",
-        "tiled._for_products: x.contiguous() → x",
+        "tiled._Weights.in_one_piece: x.contiguous() if self.batches > 1 or "
+        "_is_short(x) else x → x if self.batches > 1 or _is_short(x) else "
+        "x.contiguous()",
+        "tiled._Weights.in_one_piece: self.batches > 1 or _is_short(x) → not "
+        "(self.batches > 1 or _is_short(x))",
+        "tiled._Weights.in_one_piece: self.batches > 1 or _is_short(x) → self.batches "
+        "> 1 and _is_short(x)",
+        "tiled._Weights.in_one_piece: self.batches > 1 or _is_short(x) → _is_short(x)",
+        "tiled._Weights.in_one_piece: self.batches > 1 or _is_short(x) → self.batches "
+        "> 1",
+        "tiled._Weights.in_one_piece: self.batches > 1 → self.batches >= 1",
+        "tiled._Weights.in_one_piece: self.batches > 1 → 1 > self.batches",
+        "tiled._Weights.in_one_piece: 1 → 0",
+        "tiled._Weights.in_one_piece: 1 → 2",
+        "tiled._Weights.in_one_piece: x.contiguous() → x",
+    ),
+    "at the bound itself both ways are right": (
+        "tiled._Weights.__init__: largest < torch.finfo(q.dtype).max → largest <= "
+        "torch.finfo(q.dtype).max",
+        "tiled._Weights.__init__: largest * self.scale * LOG2_E < EXPONENT → largest "
+        "* self.scale * LOG2_E <= EXPONENT",
     ),
     "the weights do not depend on the values": (
         "builtin.BuiltinMHA.forward: value → key #4",
@@ -140,11 +118,9 @@ EQUIVALENT: dict[str, tuple[str, ...]] = {
         "masks.padding_mask: int(lengths.max()) → lengths.max()",
         "masks.padding_mask: int(lengths.min()) → lengths.min()",
         "tiled._Weights.tiles: int(keys[-1]) → keys[-1]",
-        "tiled._finite_products: float(x.abs().amax()) → x.abs().amax()",
     ),
     "the sum of one is itself": ("tiled._Tiled.forward: 1 → 0 #3",),
     "it writes what stands there": (
-        "tiled._Tiled.forward: kept == 'each' and (not in_place) → kept == 'each'",
     ),
     "a mask beside itself is itself": (
         "masks.combine_masks: 1 → 0",
@@ -155,8 +131,9 @@ EQUIVALENT: dict[str, tuple[str, ...]] = {
         "dropin.MultiheadAttention._project: 3 → 4 #4",
     ),
     "autograd brings a gradient to the dtype of its input": (
-        "tiled._Tiled.backward: grad_k.to(k.dtype) → grad_k",
-        "tiled._Tiled.backward: grad_v.to(v.dtype) → grad_v",
+        "tiled._Tiled.backward: (grad_kt * scale).mT.to(k.dtype) → (grad_kt * "
+        "scale).mT",
+        "tiled._Tiled.backward: grad_vt.mT.to(v.dtype) → grad_vt.mT",
     ),
     "a nested tensor is the iterable of its parts": (
         "dropin.MultiheadAttention.forward: query.unbind() → query",
