@@ -41,7 +41,7 @@ lint: $(READY) ## check style
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 
-bench: $(READY) ## measure layers, import and book (half an hour; leave it alone)
+bench: $(READY) ## measure layers, import and book (forty minutes; leave it alone)
 	@$(BIN)/python -m benchmarks
 	@$(BIN)/python -m benchmarks.import_time
 	@$(BIN)/python -m benchmarks.book_time

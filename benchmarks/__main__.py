@@ -1,6 +1,6 @@
 """Measure, print tables, write numbers and plots.
 
-    python -m benchmarks             # half an hour on two cores; nothing else running
+    python -m benchmarks             # forty minutes on two cores; nothing else running
     python -m benchmarks --quick     # two minutes: does everything work?
     python -m benchmarks --only fused,keras --sizes 4,512,512,8 --threads 1
 

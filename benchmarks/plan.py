@@ -54,7 +54,7 @@ ON_CUDA = {"threads": (1,), "allocators": ("system",)}  # a GPU knows neither
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be measured. The defaults take half an hour on two slow cores."""
+    """What is to be measured. The defaults take forty minutes on two slow cores."""
 
     device: str = "cpu"
     parts: tuple[str, ...] = PARTS
