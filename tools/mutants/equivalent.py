@@ -120,8 +120,6 @@ EQUIVALENT: dict[str, tuple[str, ...]] = {
         "tiled._Weights.tiles: int(keys[-1]) → keys[-1]",
     ),
     "the sum of one is itself": ("tiled._Tiled.forward: 1 → 0 #3",),
-    "it writes what stands there": (
-    ),
     "a mask beside itself is itself": (
         "masks.combine_masks: 1 → 0",
         "tiled.tiled_attention: False → True #3",
