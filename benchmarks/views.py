@@ -13,11 +13,13 @@ Series = dict[str, dict[int, float]]  # for each contestant: size → cost
 def rows_by_size(content: dict, **where: object) -> dict[Size, dict[str, dict]]:
     """The rows of the cells of part "sizes", float32 and the main setting unless said.
 
-    For example ``rows_by_size(content, causal=True)``.
+    For example ``rows_by_size(content, causal=True)``. The shortest sequences come
+    first, in whatever order they were measured.
     """
     wanted = {**MAIN, "dtype": "float32", **where}
-    cells = select(content, part="sizes", **wanted)
-    return {Size(*cell["size"]): cell["rows"] for cell in cells if "rows" in cell}
+    cells = [cell for cell in select(content, part="sizes", **wanted) if "rows" in cell]
+    cells.sort(key=lambda cell: Size(*cell["size"]).T)
+    return {Size(*cell["size"]): cell["rows"] for cell in cells}
 
 
 def time_by(content: dict, part: str) -> Series:

@@ -448,6 +448,14 @@ def test_a_worker_that_dies_is_an_answer():
     assert answered["rows"].keys() == {FLOOR.name}
 
 
+def test_the_shortest_sequences_come_first():
+    """A run that goes on appends what it lacked."""
+    cell = {"part": "sizes", **views.MAIN, "dtype": "float32", "rows": {}}
+    sizes = [[1, 2048, 768, 12], [8, 128, 256, 8], [2, 1024, 1024, 16]]
+    content = {"entries": [{**cell, "size": size} for size in sizes]}
+    assert [size.T for size in views.rows_by_size(content)] == [128, 1024, 2048]
+
+
 # --- what is committed --------------------------------------------------------------
 
 
