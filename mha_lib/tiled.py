@@ -15,9 +15,10 @@ from mha_lib.masks import causal_mask, check_bias, check_mask
 __all__ = ["tiled_attention"]
 
 TILE = 2**19  # numbers in a tile for each thread, twice as many short ones: 2 MiB
+KEPT_TILES = 2  # a map that fills no more is kept for the backward pass
 MASKED_ROWS = 128
 LOG2_E = math.log2(math.e)
-EXPONENT = 100  # a sum of 2^27 numbers up to 2^100 is below float32's largest, 2^128
+EXPONENT = 100  # sums of 2^−100 to 2^100 leave room for their terms in float32
 KEYS_AT_ONCE = 512  # that torch's kernel takes
 _of_this_thread = threading.local()
 Index = tuple[slice, slice, slice, slice]  # sequences, heads, queries, keys
@@ -59,7 +60,7 @@ def tiled_attention(
         is_causal: as in ``attention``.
         average: return the mean of the weights over the heads; the map of all
             heads then never exists at once.
-        need_weights: False returns None for the weights; no map exists then.
+        need_weights: False returns None for the weights; a large map never exists.
 
     Returns:
         The context (B, H, T, V) and the weights before dropout: (B, H, T, S), or
@@ -70,11 +71,10 @@ def tiled_attention(
         ValueError: as ``attention``.
 
     Note:
-        Both results have first and second derivatives. Only weights per head are
-        kept for the backward pass: else it computes the pieces again.
-        Where no product of lengths |q| |k| / √D reaches 69, the softmax is
-        2^x / Σ 2^x with x = score · log₂ e: no sum of such powers overflows, so the
-        maximum needs no subtraction.
+        Both results have first and second derivatives. Weights per head are kept for
+        the backward pass, and a small map; else it computes the pieces again.
+        The softmax is 2^x / Σ 2^x with x = score · log₂ e. A maximum is subtracted
+        only where a sum would leave 2^−100 to 2^100, as with a score above 69.
         Scores in bfloat16 are rounded, as in ``attention``; torch's kernel keeps them
         in float32, and its context comes about six times as close.
 
@@ -152,65 +152,35 @@ def _faster_than_torch(dtype: torch.dtype, long_causal: bool) -> bool:
     return long_causal and dtype != torch.half
 
 
-class _Weights:
-    """softmax(q kᵀ / √D), any tile of it at a time."""
+class _Tiles:
+    """How the map is cut, and what is left out because it is hidden."""
 
     def __init__(
-        self,
-        q: Tensor,
-        k: Tensor,
-        mask: Tensor | None,
-        bias: Tensor | None,
-        is_causal: bool,
+        self, q: Tensor, k: Tensor, mask: Tensor | None, is_causal: bool
     ) -> None:
         self.shape = (*q.shape[:-1], k.shape[-2])  # (B, H, T, S)
         masked = is_causal or mask is not None
         self.batches, self.heads, self.rows = _cut(self.shape, _is_short(q), masked)
-        q, k = self.in_one_piece(q), self.in_one_piece(k)
-        self.q, self.keys, self.scale = q, k.mT, q.shape[-1] ** -0.5
-        largest = _longest(q) * _longest(k)  # no product is larger
-        finite = largest < torch.finfo(q.dtype).max
-        if not finite:  # then the queries are scaled first, as in ``attention``
-            self.q, self.scale = self.q * self.scale, 1.0
-        # Where no score is large, 2^x needs no maximum taken off: half the time.
-        self.small = bias is None and largest * self.scale * LOG2_E < EXPONENT
-        if self.small:
-            self.scale *= LOG2_E
-        self.hidden = self.empty = self.seen = self.later = None
-        added = bias
-        # Adding −inf is several times cheaper than filling, and does the same
-        # unless a hidden score is itself inf or NaN.
-        self.filled = not finite
+        self.is_causal = is_causal
+        self.seen = None
         if mask is not None:
-            added = q.new_zeros(1) if bias is None else bias
-            added = added.masked_fill(~mask, -math.inf)
-            if self.filled:
-                self.hidden = (~mask).expand(self.shape)
-            empty = (added.amax(-1) == -math.inf) & ~mask.all(-1)
-            if empty.any():
-                self.empty = empty.expand(self.shape[:-1])
             mask = mask.reshape(-1, *mask.shape[-2:])
             self.seen = mask.any(0).expand(self.shape[-2:])  # (T, S): by any head
-        self.added = None if added is None else added.expand(self.shape)
-        if is_causal:
-            self.later = q.new_full((self.rows, self.rows), -math.inf).triu(1)
-        self.scores, self.wide = _scratch(q.dtype), _scratch(_accumulator(q.dtype))
 
     def in_one_piece(self, x: Tensor) -> Tensor:
         """Sequences of one tile are one batch; short numbers are faster so."""
         return x.contiguous() if self.batches > 1 or _is_short(x) else x
 
-    def tiles(self) -> Iterator[Index]:
-        """Cut the map; what is left out is hidden.
+    def __iter__(self) -> Iterator[Index]:
+        """A tile holds heads of one sequence, or whole sequences.
 
-        A tile holds heads of one sequence, or whole sequences: its first two axes
-        can be seen as one.
+        So its first two axes can be seen as one.
         """
         B, H, T, S = self.shape
         rows, heads, batches = self.rows, self.heads, self.batches
         for t in range(0, T, rows):
             columns = S
-            if self.later is not None:
+            if self.is_causal:
                 columns = min(S, t + rows)
             elif self.seen is not None:
                 keys = self.seen[t : t + rows].any(0).nonzero()
@@ -224,35 +194,103 @@ class _Weights:
                         slice(columns),
                     )
 
+
+class _Weights:
+    """softmax(q kᵀ / √D), any tile of it at a time.
+
+    First as 2^x / Σ 2^x with x = score · log₂ e: without a maximum to find and to
+    take off it takes half the time. From the first sum on that is too large or too
+    small for it, as in ``attention``.
+    """
+
+    def __init__(
+        self,
+        tiles: _Tiles,
+        q: Tensor,
+        k: Tensor,
+        mask: Tensor | None,
+        bias: Tensor | None,
+    ) -> None:
+        self.q, self.keys = tiles.in_one_piece(q), tiles.in_one_piece(k).mT
+        self.scale, self.by_powers = q.shape[-1] ** -0.5, True
+        self.hidden = self.empty = self.later = None
+        added = bias
+        if mask is not None:
+            added = q.new_zeros(1) if bias is None else bias
+            added = added.masked_fill(~mask, -math.inf)
+            empty = (added.amax(-1) == -math.inf) & ~mask.all(-1)
+            if empty.any():
+                self.empty = empty.expand(tiles.shape[:-1])
+            self.hidden = (~mask).expand(tiles.shape)
+        self.bias = None if bias is None else bias.expand(tiles.shape)
+        self.added = None if added is None else (added * LOG2_E).expand(tiles.shape)
+        if tiles.is_causal:
+            self.later = q.new_full((tiles.rows, tiles.rows), -math.inf).triu(1)
+        self.scores, self.wide = _scratch(q.dtype), _scratch(_accumulator(q.dtype))
+
     def tile(self, index: Index) -> Tensor:
         """The weights in float32 at least, until the next call."""
-        b, heads, rows, columns = index
-        q, keys = self.q[b, heads, rows], self.keys[b, heads, :, columns]
-        scores = self.scores.resize_(*q.shape[:-1], keys.shape[-1])
-        flat = scores.view(q.shape[0] * q.shape[1], *scores.shape[-2:])
-        operands = (flat, q.flatten(0, 1), keys.flatten(0, 1))
-        torch.baddbmm(*operands, beta=0, alpha=self.scale, out=flat)
-        if self.hidden is not None:
-            scores.masked_fill_(self.hidden[index], 0.0)
+        if self.by_powers:
+            tile = self._powers(index)
+            if tile is not None:
+                return tile
+            self.by_powers = False
+        return self._softmax(index)
+
+    def _powers(self, index: Index) -> Tensor | None:
+        """2^x / Σ 2^x, or None if a sum is not one of ordinary size."""
+        scores = self._products(self.q[index[:3]], index, self.scale * LOG2_E)
+        # Adding −inf is several times cheaper than filling, and does the same
+        # unless a hidden score is itself inf or NaN: then the sum is NaN.
         if self.added is not None:
             scores += self.added[index]
         if self.later is not None:
-            corner = scores[..., rows.start :]  # before it every key is seen
-            later = self.later[: corner.shape[-2], : corner.shape[-1]]
-            if self.filled:
-                corner.masked_fill_(later < 0, 0.0)
+            corner, later = self._corner(scores, index)
             corner += later
-        wide = scores
-        if _is_short(q):
-            wide = self.wide.resize_(scores.shape).copy_(scores)
-        if self.small:
-            torch.exp2(wide, out=wide)
-            wide *= wide.sum(-1, keepdim=True).reciprocal_()
-        else:
-            torch.softmax(wide, -1, out=wide)
+        powers = self._widened(scores)
+        torch.exp2(powers, out=powers)
+        sums = powers.sum(-1, keepdim=True)
         if self.empty is not None:
-            wide[self.empty[index[:-1]]] = 0.0
-        return wide
+            sums[self.empty[index[:-1]]] += 1.0  # 0 before, or NaN
+        least, largest = (float(sum_) for sum_ in sums.aminmax())
+        if least >= 2.0**-EXPONENT and largest <= 2.0**EXPONENT:  # false for NaN
+            return powers.mul_(sums.reciprocal_())
+        return None
+
+    def _softmax(self, index: Index) -> Tensor:
+        """As in ``attention``: q scaled first, hidden scores replaced."""
+        scores = self._products(self.q[index[:3]] * self.scale, index, 1.0)
+        if self.bias is not None:
+            scores += self.bias[index]
+        if self.hidden is not None:
+            scores.masked_fill_(self.hidden[index], -math.inf)
+        if self.later is not None:
+            corner, later = self._corner(scores, index)
+            corner.masked_fill_(later < 0, -math.inf)
+        scores = self._widened(scores)
+        weights = torch.softmax(scores, -1, out=scores)
+        if self.empty is not None:
+            weights[self.empty[index[:-1]]] = 0.0
+        return weights
+
+    def _products(self, q: Tensor, index: Index, scale: float) -> Tensor:
+        b, heads, _, columns = index
+        keys = self.keys[b, heads, :, columns]
+        scores = self.scores.resize_(*q.shape[:-1], keys.shape[-1])
+        flat = scores.view(q.shape[0] * q.shape[1], *scores.shape[-2:])
+        operands = (flat, q.flatten(0, 1), keys.flatten(0, 1))
+        torch.baddbmm(*operands, beta=0, alpha=scale, out=flat)
+        return scores
+
+    def _corner(self, scores: Tensor, index: Index) -> tuple[Tensor, Tensor]:
+        """Keys from the first query of the tile on; −inf where a key comes later."""
+        corner = scores[..., index[2].start :]  # before it every key is seen
+        return corner, self.later[: corner.shape[-2], : corner.shape[-1]]
+
+    def _widened(self, scores: Tensor) -> Tensor:
+        if _is_short(self.q):
+            return self.wide.resize_(scores.shape).copy_(scores)
+        return scores
 
     def rounded(self, tile: Tensor) -> Tensor:
         """The tile as it meets the values, in their dtype."""
@@ -284,50 +322,45 @@ def _cut(shape: tuple[int, ...], short: bool, masked: bool) -> tuple[int, int, i
     return batches, heads, rows
 
 
-def _longest(x: Tensor) -> float:
-    """The length of the longest vector along the last axis."""
-    lengths = torch.linalg.vector_norm(x, dim=-1, dtype=_accumulator(x.dtype))
-    return float(lengths.amax())
-
-
 class _Tiled(torch.autograd.Function):
     @staticmethod
     def forward(ctx, q, k, v, mask, bias, is_causal, kept):
-        computed = _Weights(q, k, mask, bias, is_causal)
-        B, H, T, S = computed.shape
+        tiles = _Tiles(q, k, mask, is_causal)
+        computed = _Weights(tiles, q, k, mask, bias)
+        B, H, T, S = tiles.shape
         context = _heads_last(q, T, v.shape[-1])
-        values, weights = computed.in_one_piece(v), None
+        values, each, mean = tiles.in_one_piece(v), None, None
+        small = B * H * T * S <= KEPT_TILES * TILE and any(ctx.needs_input_grad)
+        if kept == "each" or small:
+            each = q.new_empty(B, H, T, S)
         if kept == "mean":
-            weights = q.new_empty(B, T, S, dtype=_accumulator(q.dtype))
-        elif kept == "each":
-            weights = q.new_empty(B, H, T, S)
-        for index in computed.tiles():
+            mean = q.new_empty(B, T, S, dtype=_accumulator(q.dtype))
+        for index in tiles:
             b, heads, rows, columns = index
             hidden = slice(columns.stop, None)  # from all of these rows
             tile = computed.tile(index)
-            if kept == "mean":
-                sums = weights[b, rows, columns]
+            if mean is not None:
+                sums = mean[b, rows, columns]
                 if heads.start == 0:
                     torch.sum(tile, 1, out=sums)
-                    weights[b, rows, hidden] = 0.0
+                    mean[b, rows, hidden] = 0.0
                 else:
                     sums.add_(tile[:, 0] if tile.shape[1] == 1 else tile.sum(1))
             tile = computed.rounded(tile)
-            if kept == "each":
-                weights[index] = tile
-                weights[b, heads, rows, hidden] = 0.0
+            if each is not None:
+                each[index] = tile
+                each[b, heads, rows, hidden] = 0.0
             context[b, heads, rows] = tile @ values[b, heads, columns]
-        if kept == "mean":
-            weights = weights.div_(H).to(q.dtype)
+        if mean is not None:
+            mean = mean.div_(H).to(q.dtype)
         ctx.options = is_causal, kept
-        saved = weights if kept == "each" else None
-        ctx.save_for_backward(q, k, v, mask, bias, context, saved)
+        ctx.save_for_backward(q, k, v, mask, bias, context, each)
         ctx.set_materialize_grads(False)
-        return context, weights
+        return context, each if kept == "each" else mean
 
     @staticmethod
     def backward(ctx, grad_context, grad_weights):
-        q, k, v, mask, bias, context, weights = ctx.saved_tensors
+        q, k, v, mask, bias, context, each = ctx.saved_tensors
         is_causal, kept = ctx.options
         if torch.is_grad_enabled():  # a second derivative is wanted
             options = {"mask": mask, "bias": bias, "is_causal": is_causal}
@@ -335,8 +368,10 @@ class _Tiled(torch.autograd.Function):
             grads = _backward_by_formula((q, k, v), options, kept, wanted)
             return *grads, None, None, None, None
 
-        computed = _Weights(q, k, mask, bias, is_causal)
-        B, H, T, S = computed.shape
+        tiles = _Tiles(q, k, mask, is_causal)
+        B, H, T, S = tiles.shape
+        if each is None:
+            computed = _Weights(tiles, q, k, mask, bias)
         if grad_context is None:
             grad_context = torch.zeros_like(context)
         if grad_weights is not None and kept == "mean":
@@ -344,17 +379,17 @@ class _Tiled(torch.autograd.Function):
         wide = _accumulator(q.dtype)
         # Σ_s weight · gradient of the weight, without a map (Dao et al., appendix B.2)
         shared = (grad_context.to(wide) * context).sum(-1, keepdim=True).to(q.dtype)
-        q, k, v, grad_context = map(computed.in_one_piece, (q, k, v, grad_context))
+        q, k, v, grad_context = map(tiles.in_one_piece, (q, k, v, grad_context))
         grad_q = _heads_last(q, T, q.shape[-1])
         # These two are made transposed: a product with a transposed tile is slower.
         grad_kt = k.new_zeros(B, H, k.shape[-1], S, dtype=wide)
         grad_vt = v.new_zeros(B, H, v.shape[-1], S, dtype=wide)
-        for index in computed.tiles():
+        for index in tiles:
             b, heads, rows, columns = index
             queries, keys = (b, heads, rows), (b, heads, columns)
             tile_keys = (b, heads, slice(None), columns)
-            if kept == "each":
-                tile = weights[index]
+            if each is not None:
+                tile = each[index]
             else:
                 tile = computed.rounded(computed.tile(index))
             grad_vt[tile_keys].add_(grad_context[queries].mT @ tile)

@@ -1,5 +1,6 @@
 """Tiles of any size give what the plain formula gives, to the second derivative."""
 
+import math
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 
@@ -36,9 +37,12 @@ def masks():
     yield causal_mask(T, S)
 
 
-@pytest.fixture(params=[1, 10, 40, 71], ids="tile{}".format)
+@pytest.fixture(params=[1, 10, 40, 71, 105], ids="tile{}".format)
 def tile(request, monkeypatch):
-    """One row of one head; rows of one; one head; two heads in one tile."""
+    """One row of one head; rows of one; one head; two heads in one tile.
+
+    The map of 210 numbers is kept for the backward pass at the last size alone.
+    """
     monkeypatch.setattr(tiled, "TILE", request.param)
     monkeypatch.setattr(tiled, "MASKED_ROWS", 2)
     return request.param
@@ -118,6 +122,17 @@ def test_what_is_hidden_may_be_anything(tile, calls, kind, average):
     assert calls
 
 
+@pytest.mark.parametrize("kind", ["NaN", "inf"])
+def test_who_sees_nothing_does_not_see_what_it_is(tile, calls, kind):
+    q, k, v = operands(torch.float32, requires_grad=False)
+    mask = torch.ones(H, T, S, dtype=torch.bool)
+    mask[0, 0], mask[..., 2] = False, False  # the other head sees keys with query 0
+    k[..., 2, :] = float(kind)
+    ours, plain = (f(q, k, v, mask) for f in (tiled_attention, attention))
+    assert_close(ours, plain)
+    assert calls and not ours[0][:, 0, 0].any()
+
+
 @pytest.mark.parametrize("average", [False, True], ids=["each", "mean"])
 @pytest.mark.parametrize("kind", ["NaN", "inf", "product"])
 def test_what_comes_later_may_be_anything(tile, calls, kind, average):
@@ -148,7 +163,7 @@ def test_biases_of_minus_infinity_are_no_mask(tile, calls):
 
 def test_queries_are_scaled_first_where_a_product_could_overflow(tile, calls):
     """q kᵀ is 4e38, beyond float32, and (q / √D) kᵀ is not: as in the formula."""
-    q, k, v = (torch.zeros(1, 3, n, d) for n, d in ((T, 16), (S, 16), (S, V)))
+    q, k, v = (torch.zeros(1, 4, n, d) for n, d in ((T, 16), (S, 16), (S, V)))
     v.normal_()
     q[..., 0] = 4e38 / 4
     k[..., 0] = 4.0
@@ -180,12 +195,35 @@ def test_scores_large_and_small(tile, calls, size, sign, dtype):
     assert calls
 
 
-def test_two_to_the_power_only_where_no_score_is_large():
-    q, k = torch.zeros(1, 1, 2, 4), torch.ones(1, 1, 3, 4)  # |k| = 2, √D = 2
-    for length, small in ((69.3, True), (69.4, False), (float("nan"), False)):
-        q[..., 1, 2] = length
-        assert tiled._Weights(q, k, None, None, False).small is small
-        assert tiled._Weights(q, k, None, torch.zeros(1), False).small is False
+@pytest.mark.parametrize("biased", [False, True], ids=["plain", "biased"])
+def test_a_maximum_is_taken_off_only_where_a_sum_asks_for_it(biased):
+    """Sums of 2^−100 to 2^100 do not: one key, its score up to 100 / log₂ e = 69.3."""
+    q, k = torch.zeros(1, 1, 2, 4), torch.ones(1, 1, 1, 4)
+    for score in (69.3, -69.3, 69.4, -69.4, math.inf, math.nan):
+        bias = torch.tensor([0.0, score]).reshape(1, 1, 2, 1) if biased else None
+        q[..., 1, 2] = 0.0 if biased else 2 * score  # √D = 2
+        tiles = tiled._Tiles(q, k, None, False)
+        computed = tiled._Weights(tiles, q, k, None, bias)
+        first, second = (
+            (slice(1), slice(1), slice(row, row + 1), slice(1)) for row in range(2)
+        )
+        assert computed.tile(first).item() == 1.0 and computed.by_powers
+        assert computed.tile(second).item() == 1.0 or not math.isfinite(score)
+        assert computed.by_powers is (abs(score) == 69.3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
+def test_biases_may_be_as_low_as_the_dtype_goes(tile, calls, dtype):
+    """Times log₂ e they are −inf, which hides a key; they alone do not."""
+    q, k, v = operands(dtype, requires_grad=False)
+    bias, mask = torch.zeros(T, S, dtype=dtype), torch.ones(T, S, dtype=torch.bool)
+    bias[1:3] = bias[3, 2:] = torch.finfo(dtype).min
+    mask[0, 3:] = mask[3, 1:4] = False
+    for hidden in (None, mask):
+        plain = attention(q, k, v, hidden, bias=bias)
+        ours = tiled_attention(q, k, v, hidden, bias=bias)
+        assert_close(ours, plain, rtol=0, atol=20 * torch.finfo(dtype).eps)
+    assert len(calls) == 2
 
 
 @pytest.mark.parametrize("average", [False, True], ids=["each", "mean"])
@@ -197,9 +235,9 @@ def test_whole_sequences_in_a_tile(monkeypatch, sequences, average, dtype):
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
     monkeypatch.setattr(tiled, "TILE", size)
     monkeypatch.setattr(tiled, "MASKED_ROWS", T)
-    cut = tiled._Weights.tiles
+    cut = tiled._Tiles.__iter__
     monkeypatch.setattr(
-        tiled._Weights, "tiles", lambda self: tiles.extend(cut(self)) or iter(tiles)
+        tiled._Tiles, "__iter__", lambda self: tiles.extend(cut(self)) or iter(tiles)
     )
     torch.manual_seed(5)
     # as a layer splits them: the heads of a position lie side by side
@@ -270,8 +308,32 @@ def test_equal_values_give_scores_no_gradient_at_all(monkeypatch, second):
     assert not q.grad.any() and not k.grad.any()
 
 
-def test_lengths_are_found_beyond_the_numbers_of_the_dtype():
-    assert tiled._longest(torch.full((2, 4), 60000.0).half()) == 120000.0
+@pytest.mark.parametrize("size, again", [(B * H * T * S // 2 - 1, 1), (105, 0)])
+@pytest.mark.parametrize("kept", ["none", "mean"])
+def test_a_small_map_is_kept_for_the_backward_pass(monkeypatch, size, again, kept):
+    """One of at most two tiles; else the weights are computed a second time."""
+    monkeypatch.setattr(tiled, "TILE", size)
+    made, init = [], tiled._Weights.__init__
+    monkeypatch.setattr(
+        tiled._Weights, "__init__", lambda *x: made.append(1) or init(*x)
+    )
+    q, k, v = operands()
+    context, _ = tiled._Tiled.apply(q, k, v, None, None, False, kept)
+    ours = torch.autograd.grad(context.sin().sum(), (q, k, v))
+    assert len(made) == 1 + again
+    plain, _ = attention(q, k, v)
+    assert_close(ours, torch.autograd.grad(plain.sin().sum(), (q, k, v)))
+
+
+def test_no_map_is_kept_where_nothing_learns(monkeypatch):
+    monkeypatch.setattr(tiled, "TILE", B * H * T * S // 2)
+    made, apply = [], torch.Tensor.new_empty
+    monkeypatch.setattr(
+        torch.Tensor, "new_empty", lambda *x, **y: made.append(x[1:]) or apply(*x, **y)
+    )
+    for learns in (False, True):
+        tiled_attention(*operands(requires_grad=learns), average=True)
+        assert ((B, H, T, S) in made) is learns
 
 
 def test_a_tile_does_not_outlive_its_call(monkeypatch):
