@@ -212,7 +212,8 @@ class _Weights:
         bias: Tensor | None,
     ) -> None:
         self.q, self.keys = tiles.in_one_piece(q), tiles.in_one_piece(k).mT
-        self.scale, self.by_powers = q.shape[-1] ** -0.5, True
+        self.scale = q.shape[-1] ** -0.5
+        self.by_powers = True
         self.hidden = self.empty = self.later = None
         added = bias
         if mask is not None:

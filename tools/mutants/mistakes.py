@@ -56,7 +56,11 @@ MISTAKES: dict[str, dict[str, Row]] = {
             SCORES,
             "(q @ k.transpose(-2, -1)) * scale",
         ),
-        "missing in the tiles": ("tiled", "k.mT, q.shape[-1] ** -0.5", "k.mT, 1.0"),
+        "missing in the tiles": (
+            "tiled",
+            "self.scale = q.shape[-1] ** -0.5",
+            "self.scale = 1.0",
+        ),
         "missing in einsum": ("einsum", "q * self.scale", "q"),
     },
     "scores": {
