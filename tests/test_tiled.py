@@ -212,6 +212,14 @@ def test_a_maximum_is_taken_off_only_where_a_sum_asks_for_it(biased):
         assert computed.by_powers is (abs(score) == 69.3)
 
 
+def test_ordinary_scores_are_made_once(tile, calls, monkeypatch):
+    """Powers of two do for them, whatever is hidden, and for rows that see nothing."""
+    monkeypatch.setattr(tiled._Weights, "_softmax", None)
+    for mask, is_causal in product(masks(), (False, True)):
+        tiled_attention(*operands(requires_grad=False), mask, is_causal=is_causal)
+    assert len(calls) == 14
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
 def test_biases_may_be_as_low_as_the_dtype_goes(tile, calls, dtype):
     """Times log₂ e they are −inf, which hides a key; they alone do not."""

@@ -13,23 +13,26 @@ EQUIVALENT: dict[str, tuple[str, ...]] = {
         "dropin.MultiheadAttention._check: q → k #4",
         "dropin.MultiheadAttention._check: k → v #4",
         "dropin.MultiheadAttention._project: 0 → 1",
-        "tiled.tiled_attention: _worth_tiling(q, k, v, mask, bias, is_causal, "
-        "need_weights) → _worth_tiling(q, v, k, mask, bias, is_causal, need_weights)",
-        "tiled._worth_tiling: q → k #2",
-        "tiled._Weights.__init__: q → k #2",
-        "tiled._Weights.__init__: q → k #6",
-        "tiled._Weights.__init__: q → k #7",
         "_inputs.resolve_inputs: 0 → 1 #2",
         "_inputs.resolve_inputs: query → key #3",
         "builtin.BuiltinMHA.forward: key → value #3",
-        "tiled._Tiled.forward: q → k #2",
-        "tiled._Tiled.forward: q → k #3",
-        "tiled._Tiled.forward: q → k #4",
-        "tiled._Tiled.backward: q → k #4",
-        "tiled._Tiled.backward: k → v #4",
-        "tiled._Tiled.backward: v → k #3",
         "split_concat.SplitConcatMHA.forward: key → value #2",
         "dropin.MultiheadAttention.forward: q → k #4",
+        "tiled.tiled_attention: _worth_tiling(q, k, v, mask, bias, is_causal, "
+        "need_weights) → _worth_tiling(q, v, k, mask, bias, is_causal, "
+        "need_weights)",
+        "tiled._worth_tiling: q → k #2",
+        "tiled._Tiles.__init__: q → k #2",
+        "tiled._Weights.__init__: q → k #2",
+        "tiled._Weights.__init__: q → k #3",
+        "tiled._Tiled.forward: k → v",
+        "tiled._Tiled.forward: q → k #3",
+        "tiled._Tiled.forward: q → k #4",
+        "tiled._Tiled.forward: q → k #5",
+        "tiled._Tiled.backward: k → v #2",
+        "tiled._Tiled.backward: q → k #5",
+        "tiled._Tiled.backward: k → v #5",
+        "tiled._Tiled.backward: v → k #3",
     ),
     "no dropout is asked for twice: by its probability and by training=False": (
         "builtin.BuiltinMHA._weights_before_dropout: 0.0 → 1.0",
@@ -49,8 +52,8 @@ EQUIVALENT: dict[str, tuple[str, ...]] = {
         "dropin.MultiheadAttention.__init__.parameter: 0 → 1",
     ),
     "with no mask there is no empty row, and a bias of zero changes nothing": (
-        "dropin.MultiheadAttention.forward: "
-        "self.torch_empty_rows and mask is not None → self.torch_empty_rows",
+        "dropin.MultiheadAttention.forward: self.torch_empty_rows and mask is not "
+        "None → self.torch_empty_rows",
     ),
     "under this condition the two are one object": (
         "dropin.MultiheadAttention._project: key → value #2",
@@ -59,53 +62,52 @@ EQUIVALENT: dict[str, tuple[str, ...]] = {
         "fused.FusedMHA._project: key → value",
     ),
     "how the work is cut in pieces: it costs time or memory and changes no number": (
-        "tiled._worth_tiling: q.shape[:-1].numel() * k.shape[-2] > TILE → "
-        "q.shape[:-1].numel() * k.shape[-2] >= TILE",
-        "tiled._Weights.__init__: mask.reshape(-1, *mask.shape[-2:]) → "
-        "mask.reshape(-1)",
-        "tiled._Weights.__init__: is_causal or mask is not None → mask is not None",
-        "tiled._Weights.__init__: is_causal or mask is not None → is_causal and mask "
-        "is not None",
-        "tiled._Weights.__init__: is_causal or mask is not None → is_causal",
-        "tiled._Weights.__init__: mask is not None → mask is None",
-        "tiled._Weights.__init__: -2 → -1 #2",
-        "tiled._Weights.tiles: 1 → 2",
-        "tiled._Weights.tiles: 0 → 1 #3",
-        "tiled._scratch: 0 → 1",
-        "tiled._Weights.__init__: q, k = (self.in_one_piece(q), self.in_one_piece(k)) "
-        "→ pass",
-        "tiled._Weights.__init__: self.in_one_piece(q) → q",
-        "tiled._Weights.__init__: self.in_one_piece(k) → k",
         "builtin.BuiltinMHA.forward: self.training and self.dropout → self.training",
         "dropin.MultiheadAttention.forward: need_weights and dropout_p → need_weights",
         "dropin.MultiheadAttention._project: joint is not None → joint is None",
         "dropin.MultiheadAttention.forward: 0 → 1 #14",
+        "tiled._worth_tiling: q.shape[:-1].numel() * k.shape[-2] > TILE → "
+        "q.shape[:-1].numel() * k.shape[-2] >= TILE",
+        "tiled._Tiles.__init__: is_causal or mask is not None → is_causal and mask "
+        "is not None",
+        "tiled._Tiles.__init__: is_causal or mask is not None → mask is not None",
+        "tiled._Tiles.__init__: is_causal or mask is not None → is_causal",
+        "tiled._Tiles.__init__: mask is not None → mask is None",
+        "tiled._Tiles.__init__: mask.reshape(-1, *mask.shape[-2:]) → mask.reshape(-1)",
+        "tiled._Tiles.__init__: -2 → -1 #2",
+        "tiled._Tiles.__iter__: 1 → 2",
+        "tiled._Tiles.__iter__: 0 → 1 #3",
+        "tiled._Weights._softmax: torch.softmax(scores, -1, out=scores) → "
+        "torch.softmax(scores, -1)",
+        "tiled._scratch: 0 → 1",
+        "tiled._Tiled.forward: mask → None",
+        "tiled._Tiled.backward: mask → None",
     ),
     "keys beyond the last query are hidden by causality": (
-        "tiled._Weights.tiles: S → T #2",
+        "tiled._Tiles.__iter__: S → T #2",
     ),
     "where the numbers lie changes none of them": (
-        "tiled._Weights.in_one_piece: x.contiguous() if self.batches > 1 or "
+        "tiled._Tiles.in_one_piece: x.contiguous() if self.batches > 1 or "
         "_is_short(x) else x → x if self.batches > 1 or _is_short(x) else "
         "x.contiguous()",
-        "tiled._Weights.in_one_piece: self.batches > 1 or _is_short(x) → not "
+        "tiled._Tiles.in_one_piece: self.batches > 1 or _is_short(x) → not "
         "(self.batches > 1 or _is_short(x))",
-        "tiled._Weights.in_one_piece: self.batches > 1 or _is_short(x) → self.batches "
-        "> 1 and _is_short(x)",
-        "tiled._Weights.in_one_piece: self.batches > 1 or _is_short(x) → _is_short(x)",
-        "tiled._Weights.in_one_piece: self.batches > 1 or _is_short(x) → self.batches "
-        "> 1",
-        "tiled._Weights.in_one_piece: self.batches > 1 → self.batches >= 1",
-        "tiled._Weights.in_one_piece: self.batches > 1 → 1 > self.batches",
-        "tiled._Weights.in_one_piece: 1 → 0",
-        "tiled._Weights.in_one_piece: 1 → 2",
-        "tiled._Weights.in_one_piece: x.contiguous() → x",
+        "tiled._Tiles.in_one_piece: self.batches > 1 or _is_short(x) → self.batches"
+        " > 1 and _is_short(x)",
+        "tiled._Tiles.in_one_piece: self.batches > 1 or _is_short(x) → _is_short(x)",
+        "tiled._Tiles.in_one_piece: self.batches > 1 or _is_short(x) → self.batches"
+        " > 1",
+        "tiled._Tiles.in_one_piece: self.batches > 1 → self.batches >= 1",
+        "tiled._Tiles.in_one_piece: self.batches > 1 → 1 > self.batches",
+        "tiled._Tiles.in_one_piece: 1 → 0",
+        "tiled._Tiles.in_one_piece: 1 → 2",
+        "tiled._Tiles.in_one_piece: x.contiguous() → x",
     ),
     "at the bound itself both ways are right": (
-        "tiled._Weights.__init__: largest < torch.finfo(q.dtype).max → largest <= "
-        "torch.finfo(q.dtype).max",
-        "tiled._Weights.__init__: largest * self.scale * LOG2_E < EXPONENT → largest "
-        "* self.scale * LOG2_E <= EXPONENT",
+        "tiled._Weights._powers: least >= 2.0 ** (-EXPONENT) → least > 2.0 ** "
+        "(-EXPONENT)",
+        "tiled._Weights._powers: largest <= 2.0 ** EXPONENT → largest < 2.0 ** "
+        "EXPONENT",
     ),
     "the weights do not depend on the values": (
         "builtin.BuiltinMHA.forward: value → key #4",
@@ -117,7 +119,8 @@ EQUIVALENT: dict[str, tuple[str, ...]] = {
     "a tensor of one number does what the number does": (
         "masks.padding_mask: int(lengths.max()) → lengths.max()",
         "masks.padding_mask: int(lengths.min()) → lengths.min()",
-        "tiled._Weights.tiles: int(keys[-1]) → keys[-1]",
+        "tiled._Tiles.__iter__: int(keys[-1]) → keys[-1]",
+        "tiled._Weights._powers: float(sum_) → sum_",
     ),
     "the sum of one is itself": ("tiled._Tiled.forward: 1 → 0 #3",),
     "a mask beside itself is itself": (
@@ -147,14 +150,10 @@ EQUIVALENT: dict[str, tuple[str, ...]] = {
         "dropin.MultiheadAttention.forward: q.new_zeros → q.new_ones",
         "tiled._Weights.__init__: q.new_zeros → q.new_ones",
     ),
-    "−inf is added to whatever stood there": (
-        "tiled._Weights.tile: 0.0 → 1.0",
-        "tiled._Weights.tile: 0.0 → 1.0 #2",
-    ),
     "one tensor in all three places has one width, so the projections are joint": (
-        "dropin.MultiheadAttention._project: joint is not None and query is key and "
-        "(key is value) → query is key and key is value",
-        "dropin.MultiheadAttention._load_from_state_dict: self.in_proj_weight is not "
-        "None and joint not in state_dict → joint not in state_dict",
+        "dropin.MultiheadAttention._project: joint is not None and query is key and"
+        " (key is value) → query is key and key is value",
+        "dropin.MultiheadAttention._load_from_state_dict: self.in_proj_weight is "
+        "not None and joint not in state_dict → joint not in state_dict",
     ),
 }
