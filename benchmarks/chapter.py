@@ -102,8 +102,8 @@ def pages(content: dict) -> Iterator[str]:
     }
     # By their ratios to the floor beside them: milliseconds are of different minutes.
     for name, of in {"mask as a tensor": MASK, PIECES: RATIOS[1]}.items():
-        found = [rows[of]["ratio"] for rows in causal.values()]
-        times[name] = [ratio * ms for ratio, ms in zip(found, floor)]
+        by = [rows[of]["ratio"] for rows in causal.values()]
+        times[name] = [ratio * ms for ratio, ms in zip(by, floor)]
     yield from table("CAUSAL_MS", times)
 
 

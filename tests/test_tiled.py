@@ -231,7 +231,10 @@ def test_biases_may_be_as_low_as_the_dtype_goes(tile, calls, dtype):
         plain = attention(q, k, v, hidden, bias=bias)
         ours = tiled_attention(q, k, v, hidden, bias=bias)
         assert_close(ours, plain, rtol=0, atol=20 * torch.finfo(dtype).eps)
-    assert len(calls) == 2
+    mask[1, 2:] = False  # query 1 sees two keys, both with the lowest bias
+    _, weights = tiled_attention(q, k, v, mask, bias=bias)
+    assert_close(weights[..., 1, :2].sum(-1), torch.ones(B, H, dtype=dtype))
+    assert len(calls) == 3
 
 
 @pytest.mark.parametrize("average", [False, True], ids=["each", "mean"])
