@@ -35,7 +35,7 @@ test: book ## build the book, then run every test
 	@$(BIN)/python -m pytest
 
 mutants: $(READY) ## put small faults into the library; do the tests notice? (an hour)
-	@$(BIN)/python -m tools.mutants
+	@$(BIN)/python -m mutants
 
 lint: $(READY) ## check style
 	@$(BIN)/ruff check .

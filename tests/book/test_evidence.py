@@ -10,12 +10,12 @@ import torch
 from bs4 import BeautifulSoup
 from torch import tensor
 
+from evidence import evidence
+from evidence.helpers import STYLES
+from evidence.strategies import SUBJECTS
 from mha_lib import batched
-from tests import evidence
-from tests.helpers import STYLES
 from tests.oracles import empty_rows, test_readme
 from tests.oracles.common import COUNTS
-from tests.strategies import SUBJECTS
 from tools import book
 
 NAME = "book/how_we_know"

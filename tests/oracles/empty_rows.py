@@ -21,9 +21,9 @@ from torch.nn import functional as F
 from transformers.masking_utils import bidirectional_mask_function, eager_mask
 from transformers.models.gpt2.modeling_gpt2 import GPT2Attention
 
+from evidence.helpers import STYLES, B, T, call, inputs, make
 from mha_lib import BatchedMHA, MultiheadAttention, convert
 from mha_lib.layouts import merge_heads, split_heads
-from tests.helpers import STYLES, B, T, call, inputs, make
 from tests.oracles.test_flax import call_with_torch
 from tests.oracles.test_x_transformers import to_x_transformers
 

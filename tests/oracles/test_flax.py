@@ -12,8 +12,8 @@ from jax import numpy as jnp
 from jax.experimental import enable_x64
 from torch import Tensor
 
+from evidence.helpers import B, E, S, T, inputs, make
 from mha_lib import BatchedMHA, convert
-from tests.helpers import B, E, S, T, inputs, make
 from tests.oracles.common import (
     COUNTS,
     GRID,

@@ -19,9 +19,9 @@ from transformers.masking_utils import (
     bidirectional_mask_function,
 )
 
+from evidence.helpers import B, S, T
 from mha_lib import attention, causal_mask, combine_masks
 from mha_lib.masks import mask_to_bhts
-from tests.helpers import B, S, T
 from tests.oracles.common import COUNTS, fixed_noise, up_to
 
 E, LAYERS, WINDOW = 24, 2, 3  # rotary embeddings need an even head size

@@ -12,8 +12,8 @@ import pytest
 import torch
 from keras.layers import MultiHeadAttention
 
+from evidence.helpers import B, D, E, H, inputs, make
 from mha_lib import BatchedMHA, convert
-from tests.helpers import B, D, E, H, inputs, make
 from tests.oracles.common import (
     COUNTS,
     GRID,

@@ -15,9 +15,9 @@ from torch.nn import functional as F
 from torch.testing import assert_close
 from torch.testing._internal.common_methods_invocations import op_db
 
+from tests.library.torch_pair import one_thread  # noqa: F401  (a fixture)
 from tests.oracles.common import COUNTS, gradients
-from tests.torch_pair import one_thread  # noqa: F401  (a fixture)
-from tools.torch_suite import multi_head_attention_forward
+from tests.oracles.torch_suite import multi_head_attention_forward
 
 [INFO] = [op for op in op_db if op.name == "nn.functional.multi_head_attention_forward"]
 DTYPES = (torch.float64, torch.float32)  # the shorter ones overflow: inputs reach 9

@@ -14,8 +14,8 @@ with warnings.catch_warnings():
     from x_transformers import Attention
     from x_transformers.attend import Attend
 
+from evidence.helpers import B, D, E, H, S, T, inputs, make
 from mha_lib import BatchedMHA, attention, causal_mask
-from tests.helpers import B, D, E, H, S, T, inputs, make
 from tests.oracles.common import (
     COUNTS,
     GRID,

@@ -1,0 +1,226 @@
+"""Weights find their way into a student's module, and it is given back as it was."""
+
+import copy
+import functools
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn as nn
+
+from mha_lib.check import adapt, check, diagnose
+from mha_lib.check.tasks import TASKS
+from tests.check.submissions_right import (
+    Annotated,
+    BareCubes,
+    Conv1D,
+    FusedHeadByHead,
+    Listed,
+    ManyHeads,
+    Returns,
+    StackedMixed,
+    cuts,
+    normed,
+    of,
+)
+from tests.check.submissions_wrong import Base
+
+
+class Renamed(nn.Module):
+    """Right, with names that say nothing and inputs that do."""
+
+    def __init__(self, embed_dim, num_heads):
+        super().__init__()
+        self.h = num_heads
+        self.a, self.b2, self.c2, self.d2 = (
+            nn.Linear(embed_dim, embed_dim) for _ in range(4)
+        )
+
+    def forward(self, query, key, value, mask=None):
+        q, k, v = (
+            f(x).unflatten(-1, (self.h, -1)).transpose(1, 2)
+            for f, x in ((self.c2, query), (self.a, key), (self.b2, value))
+        )
+        s = q @ k.mT / q.shape[-1] ** 0.5
+        if mask is not None:
+            s = s.masked_fill(~mask[:, None], -torch.inf)
+        return self.d2((s.softmax(-1) @ v).transpose(1, 2).flatten(2))
+
+
+class OneInput(Renamed):
+    """Nothing tells which layer is which: all three see the query."""
+
+    def forward(self, query, key, value, mask=None):
+        return super().forward(query, query, query, None)
+
+
+def test_layers_are_found_by_name():
+    assert adapt.find_layers(Base(6, 2)) == {
+        "q": "w_q",
+        "k": "w_k",
+        "v": "w_v",
+        "o": "w_o",
+    }
+    assert adapt.find_layers(FusedHeadByHead(6, 2)) == {"qkv": "qkv", "o": "proj"}
+    heads = adapt.find_layers(ManyHeads(6, 2))
+    assert heads["q"] == "heads.0.query heads.1.query"
+    assert adapt.find_layers(nn.MultiheadAttention(6, 2)) == {
+        "qkv": "in_proj_weight",
+        "o": "out_proj",
+    }
+
+
+def test_layers_without_names_are_found_by_what_flows_in():
+    assert check(Renamed, "mha")
+    assert check(Renamed(14, 2), "mha")
+
+
+def test_a_mapping_says_where_layers_are():
+    layers = {"q": "c2", "k": "a", "v": "b2", "o": "d2"}
+    assert check(Renamed, "mha", layers=layers)
+    swapped = layers | {"q": "a", "k": "c2"}
+    assert diagnose(Renamed, "mha", layers=swapped).mistakes == ["wq-wk-swapped"]
+
+
+def test_advice_where_layers_cannot_be_told():
+    text = repr(check(OneInput, "mha"))
+    assert "found a, b2, c2, d2. Say which is which with layers=" in text
+    text = repr(check(Renamed, "mha", layers={"q": "nowhere"}))
+    assert "layers names 'nowhere'; your module has a, b2, c2, d2" in text
+    text = repr(check(nn.Linear(4, 4), "mha"))
+    assert "the number of heads must be known" in text
+    text = repr(check(nn.Linear(4, 4), "mha", num_heads=2))
+    assert "found weight. Say which is which" in text
+
+
+def test_letters_that_tell_another_order_are_asked_for():
+    layer = cuts("3hd", "kqv", "proj")  # its rows lie as q, k, v all the same
+    text = repr(check(layer, "mha"))
+    assert "found kqv, proj. Say which is which with layers=" in text
+    assert '"kqv" if its rows lie in that order' in text
+    assert check(layer, "mha", layers={"qkv": "kqv", "o": "proj"})
+    found = diagnose(layer, "mha", layers={"kqv": "kqv", "o": "proj"})
+    assert found.mistakes == ["wq-wk-swapped"]
+    text = repr(check(layer, "mha", layers={"qq": "kqv", "o": "proj"}))
+    assert "layers names 'qq'" in text
+
+
+def old_weight_norm(self, width, out):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # deprecated
+        return nn.utils.weight_norm(nn.Linear(width, out))
+
+
+def spectral(self, width, out):
+    return nn.utils.parametrizations.spectral_norm(nn.Linear(width, out))
+
+
+@pytest.mark.parametrize("layer", [old_weight_norm, spectral])
+def test_weights_that_are_computed_are_no_fault(layer):
+    found = diagnose(cuts("3hd", "qkv", "proj", layer=layer), "mha")
+    assert (found.verdict, found.mistakes) == ("failed", [])
+    assert found.error.startswith("qkv computes its weights from others")
+
+
+def test_a_dictionary_must_tell_its_output():
+    layer = type("Layer", (Returns,), {"answer": lambda self, *x: dict(zip("ab", x))})
+    words = "which of a, b is the output? Call it output"
+    assert words in diagnose(layer, "mha").error
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        cuts("hd3"),
+        cuts("h3d", "c_attn", "c_proj", layer=of(Conv1D)),
+        cuts("3hd", "qkv", "proj", layer=normed),
+        StackedMixed,
+        Listed,
+    ],
+)
+def test_a_mistake_is_named_wherever_the_weights_lie(layer):
+    class NoScale(layer):
+        def attended(self, q, k, v, mask):
+            return super().attended(q * q.shape[-1] ** 0.5, k, v, mask)
+
+    found = diagnose(NoScale, "mha", seed=3)
+    assert found.mistakes == ["no-scale"]
+    assert found.properties["gradients"] and found.properties["any_device"]
+
+
+def test_a_partial_that_cannot_be_made_is_a_sentence():
+    found = diagnose(functools.partial(Renamed, 15, heads=3), "mha")
+    assert found.error.startswith("Renamed() could not be made: TypeError")
+    (outcome, *_) = adapt.run(functools.partial(Renamed, 15), TASKS["mha"].probes(0))
+    assert outcome["advice"] and "num_heads" in outcome["error"]
+
+
+def test_a_class_that_wants_more_than_sizes_is_told_so():
+    class Odd(Renamed):
+        def __init__(self, embed_dim, num_heads, tokenizer):
+            super().__init__(embed_dim, num_heads)
+
+    text = repr(check(Odd, "mha"))
+    assert "Odd must be made as Odd(embed_dim, num_heads); it also wants 'tok" in text
+
+    class Broken(Renamed):
+        def __init__(self, embed_dim, num_heads):
+            raise RuntimeError("no heads today")
+
+    text = repr(check(Broken, "mha"))
+    assert "Broken(embed_dim=15, num_heads=3) could not be made: RuntimeError" in text
+
+
+def test_a_module_is_given_back_as_it_was():
+    torch.manual_seed(0)
+    module = Annotated(2, 22, dropout=0.2)
+    module(torch.randn(1, 3, 22), *torch.randn(2, 1, 4, 22))  # leaves a map behind
+    before = copy.deepcopy(module.state_dict())
+    parameters, attn = list(module.parameters()), module.attn
+    assert check(module, "mha")
+    assert all(a is b for a, b in zip(parameters, module.parameters()))
+    for name, x in module.state_dict().items():
+        assert torch.equal(x, before[name])
+    assert module.training and module.dropout.p == 0.2 and module.attn is attn
+
+
+def test_random_numbers_of_the_notebook_go_on_as_if_nothing_happened():
+    torch.manual_seed(3)
+    expected = torch.rand(3)
+    torch.manual_seed(3)
+    check(Renamed, "mha")
+    assert torch.equal(torch.rand(3), expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_a_module_is_asked_in_its_own_dtype(dtype):
+    module = Renamed(14, 2).to(dtype)
+    found = diagnose(module, "mha")
+    assert found.verdict == "right" and found.properties["output_dtype"]
+
+
+def test_outcomes_are_plain_data():
+    probes = TASKS["mha"].probes(0)
+    for outcome in adapt.run(BareCubes, probes):
+        for name, x in outcome.get("outputs", {}).items():
+            assert name in ("output", "weights") and type(x) is torch.Tensor
+            assert not x.requires_grad
+
+
+def test_adapt_imports_nothing_of_ours():
+    source = Path(adapt.__file__).read_text(encoding="utf-8")
+    assert "import mha_lib" not in source and "from mha_lib" not in source
+
+
+def test_probes_are_drawn_from_their_seed_and_their_sizes_differ():
+    for task in TASKS.values():
+        first, again = task.probes(4), task.probes(4)
+        for one, two in zip(first, again):
+            for name, x in one["inputs"].items():
+                same = two["inputs"][name]
+                assert torch.equal(x, same) if torch.is_tensor(x) else x == same
+    sizes = TASKS["mha"].probes(0)[0]["sizes"]
+    assert len({*sizes.values()}) == len(sizes)
+    names = [probe["name"] for probe in TASKS["mha"].probes(0)]
+    assert {"plain", "B = H", "T = H", "empty row", "causal", "padding"} <= set(names)

@@ -1,0 +1,289 @@
+"""Every attack ends with the mark that it deserves, and hurts nobody after it."""
+
+import json
+import os
+import sys
+import warnings
+from html import unescape
+from pathlib import Path
+
+import nbformat
+import pytest
+
+import mha_lib
+from mha_lib.grade import report
+from mha_lib.grade.assignments import parse
+from mha_lib.grade.judge import LARGEST, Judge
+from tests.grade.attacks.table import (
+    ATTACKS,
+    MERGE,
+    RIGHT,
+    WRONG,
+    Attack,
+    anywhere,
+    called,
+)
+
+ASSIGNMENT = parse(
+    {
+        "id": "attacks",
+        "title": "Attacks",
+        "banned": ["F.scaled_dot_product_attention", "nn.MultiheadAttention"],
+        "questions": [
+            {"name": "merge_heads", "task": "merge_heads", "points": 1},
+            {"name": "attention", "task": "attention", "points": 3},
+        ],
+    }
+)
+LIMITS = {"seconds": 1.0, "wall": 4.0, "cpu": 8, "memory": 1 << 28}
+LINUX = sys.platform == "linux"
+pytestmark = pytest.mark.skipif(not LINUX, reason="the sandbox is Linux's")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("submissions")
+
+
+@pytest.fixture(scope="module")
+def judge(folder):
+    os.environ["SECRET_TOKEN"] = "of the instructor"
+    with Judge(ASSIGNMENT, seed=5, hidden=[folder], **LIMITS) as judge:
+        yield judge
+    del os.environ["SECRET_TOKEN"]
+
+
+@pytest.fixture
+def graded(judge, folder):
+    """Grades a submission, then a right one, in the same warm process."""
+
+    def grade(content: str | bytes, name: str = "student.py") -> dict:
+        path = folder / name
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        pid = judge.sandbox.process.pid
+        result = judge.grade(path)
+        path.unlink()
+
+        right = folder / "right.py"
+        right.write_text(MERGE + RIGHT)
+        after = judge.grade(right)
+        assert (after["points"], after["problem"]) == (4.0, "")
+        assert judge.sandbox.process.pid == pid
+        assert list(folder.iterdir()) == [right]
+        return result
+
+    return grade
+
+
+def told(result: dict) -> str:
+    """All that a student reads."""
+    return unescape(report.page({"submission": "", **result}))
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_attack(name, graded, folder):
+    attack = ATTACKS[name]
+    root = str(Path(mha_lib.__file__).parents[1])
+    source = attack.source.replace("PACKAGE", repr(root))
+    result = graded(source.replace("SUBMISSIONS", repr(str(folder))))
+    assert result["points"] == attack.points, told(result)
+    assert attack.words in told(result)
+    assert result["points"] == 4.0 or len(told(result)) > 1000
+    assert not Path("/tmp/owned").exists()
+
+
+MORE = {
+    "other ways to load what has no weights": anywhere(
+        """
+import sys
+wire = sys.modules["inside.wire"]
+pack = wire.pack
+def forged(tree):
+    for outcome in tree.get("outcomes", ()):
+        outcome["alternatives"] = {"transposed": {"outputs": outcome["outputs"]}}
+    return pack(tree)
+wire.pack = forged
+"""
+    ),
+    "delegation, vmap": called(
+        """
+inputs = (q, k, v) if mask is None else (q, k, v, mask.expand(len(q), -1, -1, -1))
+return torch.func.vmap(torch.ops.aten.scaled_dot_product_attention)(*inputs)
+""",
+        "write what it does yourself",
+    ),
+    "delegation, decomposed": called(
+        """
+op = torch.ops.aten._scaled_dot_product_attention_math.default
+hidden = None if mask is None else torch.zeros(mask.shape).masked_fill(~mask, -1e9)
+return op.decompose(q, k, v, hidden)[0]
+""",
+        "write what it does yourself",
+    ),
+    "delegation, nested": called(
+        """
+nest = lambda x: torch.nested.as_nested_tensor(list(x), layout=torch.strided)
+return torch.ops.aten.scaled_dot_product_attention(
+    *map(nest, (q, k, v))).to_padded_tensor(0.0)
+""",
+        "write what it does yourself",
+    ),
+    "patched traceback": called(
+        """
+import linecache, traceback
+traceback.extract_tb = linecache.getline = lambda *a, **k: 1 / 0
+raise ValueError("x")
+""",
+        "cannot be printed",
+    ),
+    "text that is no text": called(
+        r"raise ValueError('\ud800\x00\x1b[31m')", "ValueError"
+    ),
+    "connection shut down": anywhere(
+        """
+import ctypes, time
+for fd in range(3, 64): ctypes.CDLL(None).shutdown(fd, 2)
+time.sleep(100)
+""",
+        "stopped after|ended itself",
+        points=0.0,
+    ),
+    "64 MB instead of an answer": anywhere(
+        """
+import json, os, struct
+text = json.dumps({"question": "attention", "x": {"tensor!": ["uint8", [1 << 26]]}})
+head = struct.pack("!I", len(text)) + text.encode()
+for fd in range(3, 64):
+    try:
+        for _ in range(9):
+            os.write(fd, head)
+            left = 1 << 26
+            while left: left -= os.write(fd, bytes(min(left, 1 << 20)))
+    except OSError: pass
+""",
+        "it did not answer",
+        points=0.0,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MORE)
+def test_attack_of_the_second_round(name, graded):
+    attack: Attack = MORE[name]
+    result = graded(attack.source)
+    assert result["points"] == attack.points, told(result)
+    assert any(words in told(result) for words in attack.words.split("|"))
+    assert "a fault of the grader" not in told(result)
+
+
+def test_right_code_may_use_vmap_and_derivatives(graded):
+    source = (
+        MERGE
+        + RIGHT
+        + (
+            "one, vmap = attention, torch.func.vmap\n"
+            "def attention(q, k, v, mask=None):\n"
+            "    torch.func.jacrev(lambda x: x.softmax(-1).sum(0))(q[0, 0])\n"
+            "    if mask is None:\n"
+            "        return vmap(one)(q, k, v)\n"
+            "    return vmap(one)(q, k, v, mask.expand(len(q), -1, -1, -1))\n"
+        )
+    )
+    result = graded(source)
+    assert result["points"] == 4.0, told(result)
+
+
+def notebook(*cells: str) -> str:
+    cells = [nbformat.v4.new_code_cell(cell) for cell in cells]
+    return nbformat.writes(nbformat.v4.new_notebook(cells=cells))
+
+
+FILES = {
+    "not a notebook": (b"PK\x03\x04", "a.ipynb", "UTF-8|not a notebook"),
+    "JSON, not a notebook": (b"[1, 2]", "a.ipynb", "not a notebook"),
+    "cells of numbers": (b'{"cells": [1, 2]}', "a.ipynb", "not a notebook"),
+    "source of numbers": (
+        b'{"cells": [{"cell_type": "code", "source": [1]}]}',
+        "a.ipynb",
+        "not a notebook",
+    ),
+    "nested": (b'{"cells":' + b"[" * 10**6, "a.ipynb", "not a notebook"),
+    "no code": (notebook(), "a.ipynb", "no code"),
+    "not UTF-8": ("# é\n".encode("latin-1"), "a.py", "not UTF-8"),
+    "empty": (b"", "a.py", "nothing is called"),
+    "null bytes": (b"x = 1\0", "a.py", "null bytes"),
+    "parentheses": (b"(" * 10**6, "a.py", "cell 1"),
+    "another kind": (b"%PDF", "a.pdf", r"a notebook \(.ipynb\) or a .py file"),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_file_that_cannot_be_graded(name, graded):
+    content, file, words = FILES[name]
+    result = graded(content, file)
+    assert result["points"] == 0.0
+    assert any(word in told(result) for word in words.replace("\\", "").split("|"))
+
+
+def test_a_file_of_100_mb_is_not_read(judge, folder):
+    path = folder / "large.ipynb"
+    with path.open("wb") as file:
+        file.truncate(100 << 20)  # a hole: no disk is needed
+    result = judge.grade(path)
+    path.unlink()
+    assert result["points"] == 0.0
+    assert f"may have {LARGEST >> 20} MB; this one has 100" in result["problem"]
+
+
+def test_a_link_to_another_file_is_not_followed(judge, folder):
+    path = folder / "link.py"
+    path.symlink_to("/etc/passwd")
+    result = judge.grade(path)
+    path.unlink()
+    assert (result["points"], result["cpu"]) == (0.0, 0.0)
+    assert "a link" in result["problem"]
+
+
+def test_notebook_with_magics_and_failing_cells(graded):
+    result = graded(
+        notebook(
+            "%matplotlib inline\nimport torch\n!pip install torch\nimport numpy as np",
+            "%%time\nimport math\nfiles = !ls\n%timeit -n 3 1 + 1",
+            "%%bash\necho $HOME; rm -rf /",
+            "import no_such_module\n" + MERGE,
+            "torch.softmax?\n?torch\nget_ipython().run_line_magic('time', '1')",
+            "from mha_lib.check import check\nassert check(merge_heads, task='mha')",
+            "import matplotlib.pyplot as plt\nplt.plot([1, 2]); plt.show()",
+            RIGHT.replace("import torch", "%time np.ones(math.floor(2.5))"),
+        ),
+        "a.ipynb",
+    )
+    assert result["points"] == 4.0, told(result)
+    assert len(result["notes"]) == 1
+    assert "cell 4, line 1: ModuleNotFoundError" in result["notes"][0]
+
+
+def test_percent_in_valid_code_is_no_magic(graded):
+    text = '"""\n%matplotlib\n"""\nx = (7\n% 4)\nassert x == 3\nassert "%m" in __doc__'
+    result = graded(text.replace('"""\n%', '__doc__ = """\n%', 1) + MERGE + RIGHT)
+    assert (result["points"], result["notes"]) == (4.0, [])
+
+
+def test_a_warm_process_that_died_is_replaced(judge, folder):
+    judge.sandbox.process.kill()
+    judge.sandbox.process.wait()
+    path = folder / "right.py"
+    path.write_text(MERGE + RIGHT)
+    assert judge.grade(path)["points"] == 4.0
+
+
+def test_code_that_deserves_a_look_is_mentioned(graded):
+    source = "import gc\n" + MERGE + WRONG.format(attack="torch.ops.aten.relu(q)")
+    mentions = graded(source)["mentions"]
+    assert mentions == ["cell 1, line 1: gc", "cell 1, line 8: ops"]
+
+
+def test_results_are_plain_data(graded):
+    with warnings.catch_warnings():
+        result = graded(MERGE)
+    assert json.loads(json.dumps(result)) == result

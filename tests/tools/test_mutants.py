@@ -1,0 +1,93 @@
+"""The tool that puts faults into the library: its rules, and some faults tried."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from mutants.__main__ import RESULT, SENTENCE
+from mutants.operators import mutants
+from tools.book import ROOT
+
+MODULE = '''
+"""A text - that is no arithmetic."""
+LINE = "Wq Wk: 2 (H D) E -> (2 H D) E"
+
+def f(q: Tensor | None, k, mask=None):
+    """Nor is q - k here."""
+    if mask is None or len(q) < 1:
+        raise ValueError(f"{q} - {k}")
+    scores = torch.einsum("td,sd->ts", q, -k)
+    return scores.softmax(-1), q
+'''
+CHANGES = [
+    "'Wq Wk: 2 (H D) E -> (2 H D) E' → 'Wk Wq: 2 (H D) E -> (2 H D) E'",
+    "'Wq Wk: 2 (H D) E -> (2 H D) E' → 'Wq Wk: 2 (H D) E -> (H 2 D) E'",
+    "'Wq Wk: 2 (H D) E -> (2 H D) E' → 'Wq Wk: 2 (H D) E -> (2 D H) E'",
+    "'Wq Wk: 2 (H D) E -> (2 H D) E' → 'Wq Wk: 2 (H D) E -> (2 H E) D'",
+    "mask is None or len(q) < 1 → not (mask is None or len(q) < 1)",
+    "mask is None or len(q) < 1 → mask is None and len(q) < 1",
+    "mask is None or len(q) < 1 → len(q) < 1",
+    "mask is None or len(q) < 1 → mask is None",
+    "mask is None → mask is not None",
+    "len(q) < 1 → len(q) <= 1",
+    "len(q) < 1 → 1 < len(q)",
+    "q → k",
+    "1 → 0",
+    "1 → 2",
+    "torch.einsum('td,sd->ts', q, -k) → torch.einsum('td,sd->ts', q)",
+    "'td,sd->ts' → 'dt,sd->ts'",
+    "'td,sd->ts' → 'td,ds->ts'",
+    "'td,sd->ts' → 'td,sd->st'",
+    "q → k #2",
+    "-k → k",
+    "(scores.softmax(-1), q) → (q, scores.softmax(-1))",
+    "scores.softmax(-1) → scores",
+    "-1 → -2",
+    "q → k #3",
+]
+
+
+def test_arithmetic_is_changed_and_words_are_not():
+    faults = list(mutants("module", MODULE))
+    assert [fault.change for fault in faults] == CHANGES
+    assert all("is no arithmetic" in fault.text for fault in faults)
+    assert {fault.where for fault in faults[4:]} == {"f"}
+
+
+def test_the_readme_says_what_the_stored_run_found():
+    stored = json.loads(RESULT.read_text(encoding="utf-8"))
+    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    assert SENTENCE.format(**stored) in readme
+    assert f"{stored['equivalent']} more change no result" in readme
+
+
+def test_keys_do_not_depend_on_lines():
+    moved = "\n\n\n" + MODULE
+    keys, others = ([x.key for x in mutants("m", text)] for text in (MODULE, moved))
+    assert keys == others and len(set(keys)) == len(keys)
+
+
+@pytest.mark.parametrize(
+    ("fault", "verdict"),
+    [
+        # put into the loaded functions
+        (
+            "merge_heads: 2 → 3",
+            "found by tests/library/test_layouts.py::test_split_",
+        ),
+        # imported anew
+        ("MISSING", "No fault has this key: layouts.MISSING"),
+    ],
+)
+def test_a_fault_is_found_and_the_library_is_not(fault, verdict):
+    """Before any fault is tried, the tests have to pass without one."""
+    command = [sys.executable, "-m", "mutants", "layouts", "--tests", "layouts"]
+    done = subprocess.run(
+        [*command, "--jobs", "1", "--show", f"layouts.{fault}"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert verdict in done.stdout + done.stderr
