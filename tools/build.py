@@ -2,37 +2,32 @@
 
     python -m tools.build
 
-The build is always clean: an incremental one notices no change in `mha_lib`.
+First every page with code that changed is run (`tools.executed`), then jupyter-book
+makes the pages from the outputs. That half is always clean: an incremental one notices
+no change in `mha_lib`. Where nothing changed at all, the pages stay as they are.
 """
 
+import hashlib
 import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable
 from importlib.metadata import version
-from pathlib import Path
 
-import jupytext
 from bs4 import BeautifulSoup
 
-from tools import book, notebook
+from tools import book, executed
 
 JUPYTER_BOOK = "from jupyter_book.cli.main import main; main()"
 COMMAND = ["build", ".", "-W", "-n", "--keep-going"]  # warnings fail the build
+SOURCES = ("book", "mha_lib", "tools", "_config.yml", "_toc.yml")
 COLOUR = re.compile(r"\x1b\[[\d;]*m")
-FAILED_CELL = re.compile(
-    r"following cell:\n-{18}\n(?P<source>.*?)\n-{18}\n(?P<report>.*?)"
-    r"\n+The above exception",
-    re.DOTALL,
-)
-FAILED_LINE = re.compile(r"^-+> \d+ +(.*)$", re.MULTILINE)
-ERROR = re.compile(r"^\w+(?:Error|Exception|Interrupt)\b.*$", re.MULTILINE)
 COMPLAINT = re.compile(
     r"^\S.*\b(?:WARNING|ERROR|\w+Error|Extension error)\b[^:\n]*:\s\S.*$",
     re.MULTILINE,
 )
 MOST_COMPLAINTS = 5
-FAILED_PAGE = re.compile(r"ExecutionError: (?P<path>\S.*\.(?:ipynb|md))$", re.MULTILINE)
 LEAST_TEXT = 50  # characters; a page with less was not really written
 
 
@@ -64,23 +59,11 @@ def run_jupyter_book() -> tuple[int, str]:
     return process.returncode, "".join(said)
 
 
-def why_it_failed(said: str) -> str:
-    """Name the page and the cell where it stopped, or repeat the complaints."""
-    stopped = FAILED_PAGE.search(said)
-    if stopped is None:
-        complaints = dict.fromkeys(COMPLAINT.findall(said))  # each once, in order
-        return "\n".join(["", *list(complaints)[:MOST_COMPLAINTS]])
-    path = Path(stopped["path"])
-    reason = str(path.relative_to(book.ROOT))
-    if cell := FAILED_CELL.search(said):
-        page = jupytext.read(path)  # a notebook, or text with cells of code
-        sources = [c.source.strip() for c in page.cells]
-        index = sources.index(cell["source"].strip())
-        reason += f", {notebook.name_of_cell(page, index)}"
-        error = ERROR.findall(cell["report"])[-1:]
-        line = FAILED_LINE.findall(cell["report"])[:1]
-        reason += "".join(f": {part.strip(': ')}" for part in (*error, *line))
-    return reason
+def complaints(said: str) -> str:
+    """What it complained of, each once and in order, but not all of a flood."""
+    return "\n".join(
+        ["", *list(dict.fromkeys(COMPLAINT.findall(said)))[:MOST_COMPLAINTS]]
+    )
 
 
 def absent_sources() -> list[str]:
@@ -106,6 +89,12 @@ def text_of(page: str) -> str:
     return article.get_text(strip=True) if article else ""
 
 
+def sources(outputs: Iterable[str]) -> str:
+    """Changes with everything that the pages are made from."""
+    parts = [executed.digest_of_files(source) for source in SOURCES]
+    return hashlib.sha256("\n".join([*parts, *outputs]).encode()).hexdigest()
+
+
 def main() -> int:
     if problem := wrong_tool():
         print(problem, file=sys.stderr)
@@ -114,16 +103,28 @@ def main() -> int:
         names = ", ".join(absent)
         print(f"_toc.yml names what does not exist: {names}.", file=sys.stderr)
         return 1
-    shutil.rmtree(book.HTML.parent, ignore_errors=True)
+    where = book.HTML.relative_to(book.ROOT)
+    pages = executed.pages()
+    digests = executed.digests(pages)
+    made_from, now = book.HTML / ".made_from", sources(digests.values())
+    if made_from.exists() and made_from.read_text() == now and not missing_pages():
+        print(f"Nothing has changed: the book is in {where}; open index.html there.")
+        return 0
+    shutil.rmtree(book.HTML, ignore_errors=True)  # or the old one would be served
+    shutil.rmtree(book.HTML.parent / ".doctrees", ignore_errors=True)
+    if failed := executed.fill(pages, digests):
+        print("The book was not built:", *failed, sep="\n", file=sys.stderr)
+        return 1
     status, said = run_jupyter_book()
     if status:
-        print(f"The book was not built: {why_it_failed(said)}", file=sys.stderr)
-        shutil.rmtree(book.HTML, ignore_errors=True)  # or it would be served
+        print(f"The book was not built: {complaints(said)}", file=sys.stderr)
+        shutil.rmtree(book.HTML, ignore_errors=True)
         return 1
     if missing := missing_pages():
         print(f"Missing or empty pages: {', '.join(missing)}.", file=sys.stderr)
         return 1
-    print(f"The book is in {book.HTML.relative_to(book.ROOT)}: open index.html there.")
+    made_from.write_text(now)
+    print(f"The book is in {where}: open index.html there.")
     return 0
 
 

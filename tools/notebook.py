@@ -10,7 +10,9 @@ who run the same chapter commit the same file.
 """
 
 import argparse
+import asyncio
 import hashlib
+import re
 import sys
 from pathlib import Path
 
@@ -20,12 +22,16 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 from nbformat import NotebookNode
 
+from tools import book
+
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 KEPT_METADATA = ("tags", "mystnb", "reason")
 ASSIGNMENT = "mha_assignment"  # of a notebook that asks questions
 FOLDED = {"jupyter": {"source_hidden": True}, "cellView": "form"}  # Jupyter, Colab
 WIDGET = "application/vnd.jupyter.widget-view+json"
 TIMEOUT = 300  # seconds for one cell
+COLOUR = re.compile(r"\x1b\[[\d;]*m")
+FAILED_LINE = re.compile(r"^-+> \d+ +(.*)$", re.MULTILINE)  # of IPython's traceback
 
 
 class NotebookError(Exception):
@@ -76,8 +82,12 @@ def fresh_id(source: str, seen: set[str]) -> str:
 
 
 def execute(path: Path) -> NotebookNode:
-    """Run every cell in a fresh kernel that starts in the notebook's own folder."""
-    notebook = read(path)
+    """Run a notebook from its file."""
+    return run(read(path), path)
+
+
+def run(notebook: NotebookNode, path: Path) -> NotebookNode:
+    """Run every cell in a fresh kernel that starts in the folder of ``path``."""
     started: list[int] = []
     client = NotebookClient(
         notebook,
@@ -89,13 +99,17 @@ def execute(path: Path) -> NotebookNode:
         on_cell_execute=lambda cell, cell_index: started.append(cell_index),
     )
     try:
-        return client.execute()
+        return asyncio.run(client.async_execute())  # closes its loop in any thread
     except CellExecutionError as error:
-        reason = f"{error.ename}: {error.evalue}".splitlines()[0]
+        line = FAILED_LINE.findall(COLOUR.sub("", error.traceback))[-1:]
+        reason = ": ".join(filter(None, [error.ename, *error.evalue.splitlines()[:1]]))
+        reason += "".join(f": {x.strip()}" for x in line)
     except CellTimeoutError:
         reason = f"it ran longer than {TIMEOUT} seconds"
     except DeadKernelError:
         reason = "the kernel died"
+    if path.is_relative_to(book.ROOT):
+        path = path.relative_to(book.ROOT)
     raise NotebookError(f"{path}, {name_of_cell(notebook, started[-1])}: {reason}")
 
 

@@ -1,0 +1,129 @@
+"""A page runs again when something that its outputs depend on has changed, only then."""
+
+import shutil
+
+import nbformat
+import pytest
+
+from tools import book, executed, notebook
+
+TOC = """format: jb-book
+root: book/first
+chapters: [{file: book/01_notebook}, {file: book/text}]
+"""
+TEXT = """---
+jupytext: {text_representation: {extension: .md, format_name: myst}}
+kernelspec: {name: python3, display_name: Python 3}
+---
+
+# Text
+
+```{code-cell} ipython3
+print(open("../evidence/number").read())
+```
+"""
+
+
+@pytest.fixture
+def pages(tmp_path, monkeypatch):
+    """A book of a page without code, a notebook, and a page of text with code."""
+    for name in ("book", *executed.ROOMS):
+        (tmp_path / name).mkdir()
+    shutil.copy(book.ROOT / "_config.yml", tmp_path)
+    (tmp_path / "_toc.yml").write_text(TOC)
+    (tmp_path / "book" / "first.md").write_text("# First\n")
+    (tmp_path / "book" / "text.md").write_text(TEXT)
+    (tmp_path / "evidence" / "number").write_text("7")
+    (tmp_path / "mha_lib" / "it.py").write_text("x = 3")
+    cells = [
+        nbformat.v4.new_markdown_cell("# 1 · Notebook"),
+        nbformat.v4.new_code_cell("# from mha_lib import it\nprint(1)"),
+    ]
+    page = nbformat.v4.new_notebook(cells=cells)
+    notebook.write(page, tmp_path / "book" / "01_notebook.ipynb")
+    monkeypatch.setattr(book, "ROOT", tmp_path)
+    monkeypatch.setattr(book, "HTML", tmp_path / "_build" / "html")
+    return tmp_path
+
+
+@pytest.fixture
+def ran(monkeypatch):
+    """The pages that a call of `again` runs; no kernel starts for it."""
+    names = []
+
+    def note(page, path):
+        names.append(path.name)
+        if "raise" in page.cells[-1].source:
+            raise notebook.NotebookError(f"{path.name}: it raised")
+
+    monkeypatch.setattr(notebook, "run", note)
+    return names
+
+
+def again(ran):
+    """What has to run now, and what failed of it."""
+    ran.clear()
+    found = executed.pages()
+    return executed.fill(found, executed.digests(found)), sorted(ran)
+
+
+def edit(path, old, new):
+    text = path.read_text(encoding="utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new), encoding="utf-8")
+
+
+def test_what_did_not_change_is_kept(pages, ran):
+    assert again(ran) == ([], ["01_notebook.ipynb", "text.md"])
+    assert again(ran) == ([], [])
+
+
+@pytest.mark.parametrize(
+    "file, old, new, runs",
+    [
+        ("book/01_notebook.ipynb", "Notebook", "New title", []),
+        ("book/01_notebook.ipynb", "print(1)", "print(2)", ["01_notebook.ipynb"]),
+        ("book/text.md", "# Text", "# Other text", []),
+        ("book/text.md", "print", "str", ["text.md"]),
+        ("mha_lib/it.py", "3", "4", ["01_notebook.ipynb"]),
+        ("evidence/number", "7", "8", ["text.md"]),
+        ("book/first.md", "First", "Start", []),
+    ],
+)
+def test_what_changed_is_run(pages, ran, file, old, new, runs):
+    again(ran)
+    edit(pages / file, old, new)
+    assert again(ran) == ([], runs)
+
+
+def test_what_a_cell_says_of_its_picture_is_part_of_it(pages, ran):
+    """jupyter-cache would keep the cell with its old options."""
+    again(ran)
+    path = pages / "book" / "01_notebook.ipynb"
+    page = notebook.read(path)
+    page.cells[1].metadata["mystnb"] = {"image": {"alt": "a line that rises"}}
+    notebook.write(page, path)
+    assert again(ran) == ([], ["01_notebook.ipynb"])
+
+
+def test_a_new_package_runs_everything(pages, ran, monkeypatch):
+    again(ran)
+    monkeypatch.setattr(executed, "digest_of_packages", lambda: "another torch")
+    assert again(ran) == ([], ["01_notebook.ipynb", "text.md"])
+
+
+def test_what_fails_is_said_and_the_rest_is_kept(pages, ran):
+    edit(pages / "book" / "text.md", "print(", "raise ValueError(")
+    assert again(ran) == (["text.md: it raised"], ["01_notebook.ipynb", "text.md"])
+    assert again(ran) == (["text.md: it raised"], ["text.md"])
+
+
+def test_the_outputs_are_those_of_a_kernel(pages):
+    found = executed.pages()
+    assert executed.fill(found, executed.digests(found)) == []
+    cache = executed.get_cache(str(executed.folder()))
+    said = {}
+    for path, page in executed.pages().items():
+        _, filled = cache.merge_match_into_notebook(page)
+        said[path.name] = filled.cells[-1].outputs[0].text
+    assert said == {"01_notebook.ipynb": "1\n", "text.md": "7\n"}

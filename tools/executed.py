@@ -1,0 +1,127 @@
+"""The executed pages: run what changed, a page a core, and keep what came out.
+
+The build reads the outputs from the cache that is filled here. A page is run anew if
+its code changed, or a package, or a file in a room that its code names: jupyter-cache
+itself looks at the code of the page alone.
+"""
+
+import hashlib
+import os
+import re
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from importlib.metadata import distributions
+from pathlib import Path
+
+from jupyter_cache import get_cache
+from jupyter_cache.base import CacheBundleIn, JupyterCacheAbstract
+from myst_nb.core.read import is_myst_markdown_notebook, read_myst_markdown_notebook
+from myst_parser.config.main import MdParserConfig
+from nbformat import NotebookNode
+from tqdm import tqdm
+
+from tools import book, notebook
+
+ROOMS = ("mha_lib", "evidence", "tests", "mutants", "tools", "benchmarks")
+PASSING = ("__pycache__", ".ipynb_checkpoints")
+
+
+def folder() -> Path:
+    """Where jupyter-book looks for a cache."""
+    return book.HTML.parent / ".jupyter_cache"
+
+
+def pages() -> dict[Path, NotebookNode]:
+    """Every page with code that the build runs; a page of text may have some, too."""
+    extensions = book.read_yaml("_config.yml")["parse"]["myst_enable_extensions"]
+    config = MdParserConfig(enable_extensions=set(extensions))
+    found = {path: notebook.read(path) for path in book.chapters()}
+    for path in (book.ROOT / f"{page}.md" for page in book.pages()):
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        if is_myst_markdown_notebook(text):
+            found[path] = read_myst_markdown_notebook(text, config, path=path)
+    return found
+
+
+def rooms(page: NotebookNode) -> list[str]:
+    """The rooms that its code names, and so perhaps imports, runs or reads."""
+    code = "\n".join(cell.source for cell in page.cells if cell.cell_type == "code")
+    named = r"\b(?:from|import) {0}\b|\b{0}/"
+    return [room for room in ROOMS if re.search(named.format(room), code)]
+
+
+def digest_of_files(name: str) -> str:
+    """Changes with a file, or with every file in a room."""
+    state, start = hashlib.sha256(), book.ROOT / name
+    for path in [start] if start.is_file() else sorted(start.rglob("*")):
+        if path.is_file() and not set(PASSING) & set(path.parts):
+            state.update(f"{path.relative_to(book.ROOT)}\0".encode())
+            state.update(hashlib.sha256(path.read_bytes()).digest())
+    return state.hexdigest()
+
+
+def digest_of_packages() -> str:
+    installed = sorted(f"{x.name} {x.version}" for x in distributions())
+    return hashlib.sha256("\n".join([sys.version, *installed]).encode()).hexdigest()
+
+
+def digests(found: dict[Path, NotebookNode]) -> dict[Path, str]:
+    """What the outputs of each page depend on."""
+    known = {room: digest_of_files(room) for room in ROOMS}
+    packages = digest_of_packages()
+
+    def digest(page: NotebookNode) -> str:
+        cells = [(x.source, x.metadata) for x in page.cells if x.cell_type == "code"]
+        parts = [packages, *(known[room] for room in rooms(page)), repr(cells)]
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+    return {path: digest(page) for path, page in found.items()}
+
+
+def kept(cache: JupyterCacheAbstract, page: NotebookNode, digest: str) -> bool:
+    """Whether what the cache holds for this page was made from all that is here now."""
+    try:
+        record = cache.match_cache_notebook(page)
+    except KeyError:
+        return False
+    return record.data.get("digest") == digest
+
+
+def seconds(cache: JupyterCacheAbstract) -> dict[str, float]:
+    """How long each page took at the last time."""
+    records = cache.list_cache_records()
+    return {record.uri: record.data.get("seconds", 0.0) for record in records}
+
+
+def fill(pages: dict[Path, NotebookNode], digests: dict[Path, str]) -> list[str]:
+    """Run every page whose outputs are not kept; return what failed, a line each."""
+    cache = get_cache(str(folder()))
+    left = [
+        path for path, page in pages.items() if not kept(cache, page, digests[path])
+    ]
+    # The longest first, and what nobody has timed before it: it may be longer still.
+    before = seconds(cache)
+    left.sort(key=lambda path: -before.get(str(path), float("inf")))
+    # Two kernels on two cores: a thread each, or they fight.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    problems = []
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        work = [pool.submit(timed, path, pages[path]) for path in left]
+        done = as_completed(work)
+        for one in tqdm(done, "run", len(left), unit="page", disable=not left):
+            try:
+                path, page, took = one.result()
+            except notebook.NotebookError as error:
+                problems.append(str(error))
+                continue
+            data = {"digest": digests[path], "seconds": took}
+            bundle = CacheBundleIn(page, str(path), data=data)
+            cache.cache_notebook_bundle(bundle, check_validity=False, overwrite=True)
+    return problems
+
+
+def timed(path: Path, page: NotebookNode) -> tuple[Path, NotebookNode, float]:
+    start = time.perf_counter()
+    notebook.run(page, path)
+    return path, page, time.perf_counter() - start
