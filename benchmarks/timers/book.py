@@ -11,7 +11,6 @@ nothing of yours is touched.
 import argparse
 import os
 import resource
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -20,36 +19,20 @@ from pathlib import Path
 
 import nbformat
 
-from tools import book, notebook
+from tools import book, notebook, tree
 
 GOALS = {"full": 90, "nothing changed": 20, "chapters": 4}  # seconds; times empty ones
 
 
-def copy_of_the_tree(folder: Path) -> Path:
-    """What git knows or would add, as it stands."""
-    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    listed = subprocess.run(command, cwd=book.ROOT, capture_output=True, check=True)
-    for name in filter(None, listed.stdout.decode().split("\0")):
-        if (book.ROOT / name).exists():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(book.ROOT / name, folder / name)
-    return folder
-
-
-def timed(
-    title: str, arguments: list[str], tree: Path, goal: int | None = None
-) -> None:
-    """Run one of our commands on the tree: seconds on the clock and of processors."""
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(tree),
-    }  # its mha_lib, not the installed
+def timed(title: str, arguments: list[str], root: Path, goal: int = 0) -> None:
+    """Run one of our commands there: seconds on the clock, and of the processors."""
+    own = {**os.environ, "PYTHONPATH": str(root)}  # not the mha_lib that is installed
     start, before = time.perf_counter(), cpu()
     command = [sys.executable, "-m", *arguments]
-    done = subprocess.run(command, cwd=tree, env=environment, stdout=subprocess.DEVNULL)
+    done = subprocess.run(command, cwd=root, env=own, stdout=subprocess.DEVNULL)
     took, used = time.perf_counter() - start, cpu() - before
-    failed = f", exit status {done.returncode}" * bool(done.returncode)
     wanted = f" (goal: {goal} s)" if goal else ""
+    failed = f", exit status {done.returncode}" if done.returncode else ""
     print(f"{title:24}{took:7.1f} s {used:7.1f} s of CPU{wanted}{failed}", flush=True)
 
 
@@ -61,12 +44,12 @@ def cpu() -> float:
 
 def build_and_test(tests: bool) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        tree = copy_of_the_tree(Path(folder))
+        root = tree.copy(Path(folder))
         for title in ("full", "nothing changed"):
-            timed(f"build, {title}", ["tools.build"], tree, GOALS[title])
-        rooms = sorted(path for path in (tree / "tests").iterdir() if path.is_dir())
+            timed(f"build, {title}", ["tools.build"], root, GOALS[title])
+        rooms = sorted(path for path in (root / "tests").iterdir() if path.is_dir())
         for room in rooms if tests else ():
-            timed(f"tests/{room.name}", ["pytest", "-q", f"tests/{room.name}"], tree)
+            timed(f"tests/{room.name}", ["pytest", "-q", f"tests/{room.name}"], root)
 
 
 def seconds(path: Path) -> float:
