@@ -43,8 +43,8 @@ lint: $(READY) ## check style
 
 bench: $(READY) ## measure layers, import and book (forty minutes; leave it alone)
 	@$(BIN)/python -m benchmarks
-	@$(BIN)/python -m benchmarks.import_time
-	@$(BIN)/python -m benchmarks.book_time
+	@$(BIN)/python -m benchmarks.timers.imports
+	@$(BIN)/python -m benchmarks.timers.book
 
 stamp: $(READY) ## write the repository named in _config.yml everywhere it occurs
 	@$(BIN)/python -m tools.stamp

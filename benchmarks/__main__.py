@@ -19,10 +19,10 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
-from benchmarks import launch, machine, plots, report, views
+from benchmarks import machine, plots, report, views, worker
 from benchmarks.plan import MEMORY_LIMIT, ON_CUDA, PARTS, QUICK, Plan
-from benchmarks.problem import Size
 from benchmarks.results import FOLDER, Results
+from benchmarks.workload import Size
 
 BAR = "{desc}: {percentage:3.0f}% |{bar}| {elapsed}, {remaining} to go"
 
@@ -46,7 +46,7 @@ def parse(arguments: list[str] | None) -> tuple[Plan, argparse.Namespace]:
     add("--runs", type=words, help="forward,training")
     add("--dtypes", type=words, help="float32,bfloat16")
     add("--threads", type=numbers, help="1,2")
-    add("--allocators", type=words, help=f"of {','.join(launch.ALLOCATORS)}")
+    add("--allocators", type=words, help=f"of {','.join(worker.ALLOCATORS)}")
     add("--budget", type=float, help="seconds for a cell, after the least rounds")
     add("--thorough", action="store_true", help="all contestants in all settings")
     options = parser.parse_args(arguments)
@@ -83,38 +83,38 @@ def masks(text: str) -> tuple[bool, ...]:
 def measure(plan: Plan, results: Results) -> None:
     """Have everything measured that the results lack."""
     groups, memory = list(plan.groups()), list(plan.memory_series())
-    everything = [task for _, tasks in groups for task in tasks] + sum(memory, [])
+    everything = [job for _, jobs in groups for job in jobs] + sum(memory, [])
     total = round(sum(map(plan.cost, everything)))
     with tqdm(total=total, bar_format=BAR, desc="measuring") as bar:
-        for setting, tasks in groups:
-            missing = [task for task in tasks if not results.has(setting, task)]
-            bar.update(sum(plan.cost(task) for task in tasks if task not in missing))
-            for task in missing:
+        for setting, jobs in groups:
+            missing = [job for job in jobs if not results.has(setting, job)]
+            bar.update(sum(plan.cost(job) for job in jobs if job not in missing))
+            for job in missing:
                 start = time.perf_counter()
-                answer = launch.answer(setting, task)
+                answer = worker.answer(setting, job)
                 took = time.perf_counter() - start
-                results.add(setting, task, {**answer, "took": round(took, 1)})
-                bar.update(plan.cost(task))
-        setting = launch.Setting(1, "own pages", plan.device)
+                results.add(setting, job, {**answer, "took": round(took, 1)})
+                bar.update(plan.cost(job))
+        setting = worker.Setting(1, "own pages", plan.device)
         for series in memory:
             measure_memory(setting, series, results)
             bar.update(sum(map(plan.cost, series)))
 
 
 def measure_memory(
-    setting: launch.Setting, series: list[launch.Task], results: Results
+    setting: worker.Setting, series: list[worker.Job], results: Results
 ) -> None:
     """Longer and longer sequences, as long as the next one should fit."""
     expected, length_before = 0.0, None
-    for task in series:
-        length = task.arguments["size"][1]
+    for job in series:
+        length = job.arguments["size"][1]
         if length_before is not None:
             expected *= (length / length_before) ** 2
         if expected > MEMORY_LIMIT:
             return
-        if not results.has(setting, task):
-            results.add(setting, task, launch.answer(setting, task))
-        expected = results.get(setting, task).get("mib", float("inf"))
+        if not results.has(setting, job):
+            results.add(setting, job, worker.answer(setting, job))
+        expected = results.get(setting, job).get("mib", float("inf"))
         length_before = length
 
 
@@ -129,7 +129,8 @@ def main(arguments: list[str] | None = None) -> int:
             f"Broken off; go on with --resume. Kept: {options.output}", file=sys.stderr
         )
     print(report.report(results.content))
-    for picture in plots.draw_all(results.content, options.output.stem):
+    drawn = plots.draw_all(results.content, options.output.stem, plots.TARGET)
+    for picture in drawn:
         print(f"plot: {picture}", file=sys.stderr)
     return 1 if views.trouble(results.content, "refused") else 0
 

@@ -13,12 +13,11 @@ from pathlib import Path
 
 from benchmarks import machine, views
 from benchmarks.contestants import FLOOR
-from benchmarks.launch import ROOT
 from benchmarks.results import FOLDER, load, select
 from benchmarks.shares import STEPS
-from tools import notebook
+from tools import book, notebook
 
-NOTEBOOK = ROOT / "book" / "10_what_it_costs.ipynb"
+NOTEBOOK = book.ROOT / "book" / "10_what_it_costs.ipynb"
 TITLES = tuple(
     f"# Stored results {part}; written by: python -m benchmarks.chapter"
     for part in ("1 of 4: ratios", "2 of 4: growth", "3 of 4: pages", "4 of 4: shares")
@@ -157,7 +156,7 @@ def write(path: Path, content: dict) -> None:
 def main() -> None:
     write(NOTEBOOK, load(FOLDER / "cpu.json"))
     notebook.write(notebook.execute(NOTEBOOK), NOTEBOOK)
-    print(f"{NOTEBOOK.relative_to(ROOT)}: done")
+    print(f"{NOTEBOOK.relative_to(book.ROOT)}: done")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Everybody who is timed, given the same weights.
 
-A contestant builds, from a :class:`benchmarks.problem.Problem`, a module that takes x
+A contestant builds, from a :class:`benchmarks.workload.Workload`, a module that takes x
 (B, T, E) and returns the output and the weights or None. Masks are made beforehand,
 once: a caller makes them once for all layers and steps.
 """
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from benchmarks.problem import Problem
+from benchmarks.workload import Workload
 from mha_lib import (
     BatchedMHA,
     BuiltinMHA,
@@ -33,9 +33,8 @@ class Contestant:
     """A way to compute attention, and where it can compete."""
 
     name: str
-    build: Callable[[Problem], nn.Module]
+    build: Callable[[Workload], nn.Module]
     weights: str = ""  # returned: "", "averaged" (B, T, S) or "per head" (B, H, T, S)
-    makes_map: bool = False  # whether a (T, S) map of a head is ever made
     masks: tuple[bool, ...] = (False, True)  # without, with a causal mask
     passes: tuple[str, ...] = ("forward", "training")
     dtypes: tuple[str, ...] = ("float32", "bfloat16")
@@ -73,15 +72,15 @@ class Layer(nn.Module):
 class Floor(nn.Module):
     """Fused linear, F.scaled_dot_product_attention, linear: nothing else."""
 
-    def __init__(self, problem: Problem, *, mask: Tensor | None = None) -> None:
+    def __init__(self, workload: Workload, *, mask: Tensor | None = None) -> None:
         super().__init__()
-        B, T, E, self.H = problem.size
-        self.in_weight = nn.Parameter(problem.in_weight.clone())
-        self.in_bias = nn.Parameter(problem.in_bias.clone())
-        self.out_weight = nn.Parameter(problem.out_weight.clone())
-        self.out_bias = nn.Parameter(problem.out_bias.clone())
+        B, T, E, self.H = workload.size
+        self.in_weight = nn.Parameter(workload.in_weight.clone())
+        self.in_bias = nn.Parameter(workload.in_bias.clone())
+        self.out_weight = nn.Parameter(workload.out_weight.clone())
+        self.out_bias = nn.Parameter(workload.out_bias.clone())
         self.mask = mask
-        self.causal = problem.causal and mask is None
+        self.causal = workload.causal and mask is None
 
     def split(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """q, k and v, each (B, H, T, D)."""
@@ -132,44 +131,44 @@ class HeadSlices(Floor):
 # --- ours and torch's -----------------------------------------------------------
 
 
-def fused(problem: Problem) -> FusedMHA:
+def fused(workload: Workload) -> FusedMHA:
     """The source from which :func:`mha_lib.convert` makes every other style."""
-    _, _, E, H = problem.size
+    _, _, E, H = workload.size
     with torch.device("meta"):
         layer = FusedMHA(E, H)
     state = {
-        "in_proj.weight": problem.in_weight.clone(),
-        "in_proj.bias": problem.in_bias.clone(),
-        "out_proj.weight": problem.out_weight.clone(),
-        "out_proj.bias": problem.out_bias.clone(),
+        "in_proj.weight": workload.in_weight.clone(),
+        "in_proj.bias": workload.in_bias.clone(),
+        "out_proj.weight": workload.out_weight.clone(),
+        "out_proj.bias": workload.out_bias.clone(),
     }
     layer.load_state_dict(state, assign=True)
     return layer.requires_grad_()
 
 
-def fused_call(need_weights: bool) -> Callable[[Problem], nn.Module]:
-    def build(problem: Problem) -> nn.Module:
-        causal = problem.causal
+def fused_call(need_weights: bool) -> Callable[[Workload], nn.Module]:
+    def build(workload: Workload) -> nn.Module:
+        causal = workload.causal
         return Layer(
-            fused(problem),
+            fused(workload),
             lambda layer, x: layer(x, is_causal=causal, need_weights=need_weights),
         )
 
     return build
 
 
-def style(target: type[nn.Module]) -> Callable[[Problem], nn.Module]:
-    def build(problem: Problem) -> nn.Module:
-        layer, mask = convert(fused(problem), target), problem.mask
+def style(target: type[nn.Module]) -> Callable[[Workload], nn.Module]:
+    def build(workload: Workload) -> nn.Module:
+        layer, mask = convert(fused(workload), target), workload.mask
         return Layer(layer, lambda layer, x: layer(x, mask=mask))
 
     return build
 
 
-def einsum(problem: Problem) -> nn.Module:
+def einsum(workload: Workload) -> nn.Module:
     """The style whose sequence comes first, with the batch first."""
-    B, T, _, H = problem.size
-    mask = problem.mask
+    B, T, _, H = workload.size
+    mask = workload.mask
     if mask is not None:
         mask = to_sequence_first_mask(mask, (B, H, T, T))
 
@@ -177,7 +176,7 @@ def einsum(problem: Problem) -> nn.Module:
         output, weights = layer(x.transpose(0, 1), mask=mask)
         return output.transpose(0, 1), weights
 
-    return Layer(convert(fused(problem), EinsumMHA), run)
+    return Layer(convert(fused(workload), EinsumMHA), run)
 
 
 def torch_call(
@@ -186,22 +185,22 @@ def torch_call(
     need_weights: bool,
     average: bool = True,
     fast_path: bool = True,
-) -> Callable[[Problem], nn.Module]:
+) -> Callable[[Workload], nn.Module]:
     """``nn.MultiheadAttention``, or ours with the same interface."""
 
-    def build(problem: Problem) -> nn.Module:
-        _, _, E, H = problem.size
-        like = {"device": problem.x.device, "dtype": problem.x.dtype}
+    def build(workload: Workload) -> nn.Module:
+        _, _, E, H = workload.size
+        like = {"device": workload.x.device, "dtype": workload.x.dtype}
         layer = kind(E, H, batch_first=True, **like)
         layer.load_state_dict(
             {
-                "in_proj_weight": problem.in_weight,
-                "in_proj_bias": problem.in_bias,
-                "out_proj.weight": problem.out_weight,
-                "out_proj.bias": problem.out_bias,
+                "in_proj_weight": workload.in_weight,
+                "in_proj_bias": workload.in_bias,
+                "out_proj.weight": workload.out_weight,
+                "out_proj.bias": workload.out_bias,
             }
         )
-        hidden = None if problem.mask is None else ~problem.mask
+        hidden = None if workload.mask is None else ~workload.mask
 
         def run(layer: nn.Module, x: Tensor) -> Result:
             return layer(
@@ -211,7 +210,7 @@ def torch_call(
                 need_weights=need_weights,
                 average_attn_weights=average,
                 attn_mask=hidden,
-                is_causal=problem.causal,
+                is_causal=workload.causal,
             )
 
         def run_slowly(layer: nn.Module, x: Tensor) -> Result:
@@ -229,8 +228,6 @@ def torch_call(
 FLOOR = Contestant("floor: fused + SDPA", Floor, core=True)
 OURS = MultiheadAttention
 THEIRS = nn.MultiheadAttention
-MAP = {"weights": "per head", "makes_map": True}
-MEAN = {"weights": "averaged", "makes_map": True}
 
 HERE = (
     FLOOR,
@@ -243,7 +240,7 @@ HERE = (
     ),
     Contestant(
         "fused + SDPA, mask as a tensor",
-        lambda problem: Floor(problem, mask=problem.mask),
+        lambda workload: Floor(workload, mask=workload.mask),
         masks=(True,),
     ),
     Contestant("FusedMHA, no weights", fused_call(False), core=True),
@@ -264,36 +261,37 @@ HERE = (
     ),
     Contestant(
         "loop over head slices",
-        lambda problem: HeadSlices(problem, mask=problem.mask),
-        makes_map=True,
+        lambda workload: HeadSlices(workload, mask=workload.mask),
         core=True,
     ),
-    Contestant("FusedMHA, weights per head", fused_call(True), **MAP, core=True),
+    Contestant(
+        "FusedMHA, weights per head", fused_call(True), weights="per head", core=True
+    ),
     Contestant(
         "mha_lib.MultiheadAttention, weights averaged",
         torch_call(OURS, need_weights=True),
-        **MEAN,
+        weights="averaged",
         core=True,
     ),
     Contestant(
         "mha_lib.MultiheadAttention, weights per head",
         torch_call(OURS, need_weights=True, average=False),
-        **MAP,
+        weights="per head",
     ),
     Contestant(
         "nn.MultiheadAttention, weights averaged",
         torch_call(THEIRS, need_weights=True),
-        **MEAN,
+        weights="averaged",
         core=True,
     ),
     Contestant(
         "nn.MultiheadAttention, weights per head",
         torch_call(THEIRS, need_weights=True, average=False),
-        **MAP,
+        weights="per head",
     ),
-    Contestant("PerHeadMHA", style(PerHeadMHA), **MAP),
-    Contestant("BatchedMHA", style(BatchedMHA), **MAP, core=True),
-    Contestant("EinsumMHA", einsum, **MAP),
-    Contestant("BuiltinMHA", style(BuiltinMHA), **MAP),
-    Contestant("SplitConcatMHA", style(SplitConcatMHA), **MAP),
+    Contestant("PerHeadMHA", style(PerHeadMHA), weights="per head"),
+    Contestant("BatchedMHA", style(BatchedMHA), weights="per head", core=True),
+    Contestant("EinsumMHA", einsum, weights="per head"),
+    Contestant("BuiltinMHA", style(BuiltinMHA), weights="per head"),
+    Contestant("SplitConcatMHA", style(SplitConcatMHA), weights="per head"),
 )

@@ -8,14 +8,14 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.contestants import Contestant, Floor
-from benchmarks.problem import Problem
+from benchmarks.workload import Workload
 
 
 class Backend(Floor):
     """The floor, one backend of SDPA and no other."""
 
-    def __init__(self, problem: Problem, name: str) -> None:
-        super().__init__(problem)
+    def __init__(self, workload: Workload, name: str) -> None:
+        super().__init__(workload)
         from torch.nn.attention import SDPBackend
 
         self.backend = getattr(SDPBackend, name)
@@ -30,14 +30,14 @@ class Backend(Floor):
 class Flex(Floor):
     """FlexAttention, compiled; its block mask is made beforehand."""
 
-    def __init__(self, problem: Problem) -> None:
-        super().__init__(problem)
+    def __init__(self, workload: Workload) -> None:
+        super().__init__(workload)
         from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
         self.compiled = torch.compile(flex_attention)
         self.blocks = None
-        if problem.causal:
-            T, device = problem.size.T, str(problem.x.device)
+        if workload.causal:
+            T, device = workload.size.T, str(workload.x.device)
             self.blocks = create_block_mask(
                 lambda b, h, t, s: t >= s, None, None, T, T, device=device
             )
@@ -47,11 +47,11 @@ class Flex(Floor):
 
 
 def backend(name: str):
-    return lambda problem: Backend(problem, name)
+    return lambda workload: Backend(workload, name)
 
 
-def compiled(problem: Problem) -> nn.Module:
-    return torch.compile(Floor(problem))
+def compiled(workload: Workload) -> nn.Module:
+    return torch.compile(Floor(workload))
 
 
 ONLY = {"devices": ("cuda",), "core": True}
@@ -64,7 +64,7 @@ ON_CUDA = (
     ),
     Contestant("SDPA, cuDNN", backend("CUDNN_ATTENTION"), dtypes=("bfloat16",), **ONLY),
     Contestant("SDPA, memory-efficient", backend("EFFICIENT_ATTENTION"), **ONLY),
-    Contestant("SDPA, math", backend("MATH"), makes_map=True, **ONLY),
+    Contestant("SDPA, math", backend("MATH"), **ONLY),
     Contestant("FlexAttention, compiled", Flex, **ONLY),
     Contestant("floor, torch.compile", compiled, **ONLY),
 )

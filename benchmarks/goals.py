@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from benchmarks import views
-from benchmarks.problem import Size
+from benchmarks.plan import SIZES
 from benchmarks.results import select
+from benchmarks.workload import Size
 
 NO_WEIGHTS = ("FusedMHA, no weights", "mha_lib.MultiheadAttention, no weights")
 WITH_WEIGHTS = (
@@ -15,7 +16,6 @@ WITH_WEIGHTS = (
 )
 THEIRS = "nn.MultiheadAttention, "
 LOOP = "loop over head slices"
-SIZES = ((8, 128, 256, 8), (4, 512, 512, 8), (2, 1024, 1024, 16), (1, 2048, 768, 12))
 RESOLUTION = 0.03  # two equal contestants may differ by this much
 
 
@@ -32,23 +32,25 @@ def goals(content: dict) -> Iterator[Goal]:
     cells = [
         e
         for e in select(content, part="sizes")
-        if e.get("rows") and tuple(e["size"]) in SIZES
+        if e.get("rows") and Size(*e["size"]) in SIZES
     ]
     for name in NO_WEIGHTS:
-        yield from at_most(f"{name}: at most 1.03", name, cells, 1.03)
+        yield from ratio_at_most(1.03, name, cells)
         for other in ("no weights", "no weights, no fast path"):
             yield from not_slower(name, THEIRS + other, cells)
     short = [e for e in cells if Size(*e["size"]).T <= 1024]
     for name in WITH_WEIGHTS:
-        yield from at_most(f"{name}: at most 1.2 for T ≤ 1024", name, short, 1.2)
+        yield from ratio_at_most(1.2, name, short, " for T ≤ 1024")
         yield from not_slower(name, THEIRS + name.partition(", ")[2], cells)
         yield from not_slower(name, LOOP, cells)
     yield from linear_memory(content)
 
 
-def at_most(text: str, name: str, cells: list[dict], bound: float) -> Iterator[Goal]:
+def ratio_at_most(
+    bound: float, name: str, cells: list[dict], where: str = ""
+) -> Iterator[Goal]:
     ratios = {place(e): e["rows"][name]["ratio"] for e in cells if name in e["rows"]}
-    yield from judge(text, ratios, bound)
+    yield from at_most(f"{name}: at most {bound}{where}", ratios, bound)
 
 
 def not_slower(name: str, other: str, cells: list[dict]) -> Iterator[Goal]:
@@ -58,10 +60,10 @@ def not_slower(name: str, other: str, cells: list[dict]) -> Iterator[Goal]:
         if name in e["rows"] and other in e["rows"]
     }
     text = f"{name}: not slower than {other} (resolution {RESOLUTION:.0%})"
-    yield from judge(text, quotients, 1 + RESOLUTION)
+    yield from at_most(text, quotients, 1 + RESOLUTION)
 
 
-def judge(text: str, found: dict[str, float], bound: float) -> Iterator[Goal]:
+def at_most(text: str, found: dict[str, float], bound: float) -> Iterator[Goal]:
     if found:
         worst = max(found, key=found.get)
         good = sum(number <= bound for number in found.values())

@@ -10,13 +10,14 @@ from pathlib import Path
 
 import torch
 
+CPUINFO = Path("/proc/cpuinfo")
 LIBRARIES = ("torch", "keras", "x-transformers", "jax", "flax", "transformers")
 
 
 def describe(device: str) -> dict[str, object]:
     """Processor, memory, versions: all that a result may depend on."""
     described = {
-        "processor": processor(),
+        **processor(),
         "cores": cores(),
         "memory_gib": memory(),
         "instructions": torch.backends.cpu.get_cpu_capability(),
@@ -36,6 +37,9 @@ def describe(device: str) -> dict[str, object]:
 def sentence(machine: dict[str, object]) -> str:
     """One line for headings and captions."""
     where = machine.get("gpu") or machine["processor"]
+    kind = [machine.get(f"processor_{key}") for key in ("family", "model")]
+    if all(kind) and "gpu" not in machine:  # older files do not say
+        where += f" (family {kind[0]}, model {kind[1]})"
     return (
         f"{where}, {machine['cores']} cores, {machine['memory_gib']} GiB, "
         f"torch {machine['versions']['torch']} ({machine['blas']}, "
@@ -43,12 +47,16 @@ def sentence(machine: dict[str, object]) -> str:
     )
 
 
-def processor() -> str:
+def processor() -> dict[str, object]:
+    """Its name, and what tells apart processors of one name where Linux knows it."""
+    found: dict[str, str] = {}
     with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
+        first = CPUINFO.read_text().partition("\n\n")[0]
+        lines = (line.partition(":") for line in first.splitlines())
+        found = {key.strip(): value.strip() for key, _, value in lines}
+    name = found.get("model name") or platform.processor() or platform.machine()
+    keys = {"processor_family": "cpu family", "processor_model": "model"}
+    return {"processor": name, **{k: found[v] for k, v in keys.items() if v in found}}
 
 
 def cores() -> int:

@@ -2,7 +2,7 @@
 
 Every point is measured in a fresh process: memory that an earlier call freed may stay
 with the process, and the next call would seem to need none. For the same reason each
-tensor has pages of its own there (:data:`benchmarks.launch.OWN_PAGES`).
+tensor has pages of its own there (:data:`benchmarks.worker.OWN_PAGES`).
 """
 
 import re
@@ -12,7 +12,7 @@ import torch
 
 from benchmarks import parity
 from benchmarks.contestants import Contestant
-from benchmarks.problem import Size, make
+from benchmarks.workload import Size, Workload
 
 
 def growth(contestant: Contestant, size: Size, device: str) -> float:
@@ -20,13 +20,13 @@ def growth(contestant: Contestant, size: Size, device: str) -> float:
 
     A first pass with a few tokens loads the kernels and checks the contestant.
     """
-    few = make(size._replace(T=16), device=device)
+    few = Workload.draw(size._replace(T=16), device=device)
     parity.Reference(few, training=False).check(contestant, contestant.build(few))
-    problem = make(size, device=device)
-    layer = contestant.build(problem).eval()
+    workload = Workload.draw(size, device=device)
+    layer = contestant.build(workload).eval()
     before = now(device)
     with torch.inference_mode():
-        result = layer(problem.x)
+        result = layer(workload.x)
     took = peak(device) - before
     del result
     return took / 2**20

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.contestants import Contestant, Floor
-from benchmarks.problem import Problem
+from benchmarks.workload import Workload
 
 TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 5e-2}
 ROWS = 64  # weights are compared for so many queries, spread over the sequence
@@ -24,32 +24,32 @@ class Refused(Exception):
 class Reference:
     """What is right: the floor's output and gradients, the weights by the formula."""
 
-    def __init__(self, problem: Problem, *, training: bool) -> None:
-        self.problem, self.training = problem, training
-        self.tolerance = TOLERANCE[problem.x.dtype]
-        floor = Floor(problem)
+    def __init__(self, workload: Workload, *, training: bool) -> None:
+        self.workload, self.training = workload, training
+        self.tolerance = TOLERANCE[workload.x.dtype]
+        floor = Floor(workload)
         with torch.no_grad():
-            self.output = floor(problem.x)[0]
-            q, k, v = floor.split(problem.x)
+            self.output = floor(workload.x)[0]
+            q, k, v = floor.split(workload.x)
             # (q kᵀ) v = q (kᵀ v), and the right side needs no map
             self.products = floor.merge(q @ (k.transpose(-2, -1) @ v))
-            T = problem.size.T
+            T = workload.size.T
             self.rows = torch.linspace(0, T - 1, min(T, ROWS)).long()
             self.weights = self._weights(q, k)
             by_formula = floor.merge((self.weights @ v.float()).to(v.dtype))
         self._compare("output", self.output[:, self.rows], by_formula)
         if training:
-            _, _, *self.gradients = forward_and_gradients(floor, problem)
+            _, _, *self.gradients = forward_and_gradients(floor, workload)
 
     def check(self, contestant: Contestant, layer: nn.Module) -> None:
         """Raise :class:`Refused` unless the layer computes what the floor computes."""
         if self.training:
-            output, weights, *came = forward_and_gradients(layer, self.problem)
+            output, weights, *came = forward_and_gradients(layer, self.workload)
             for what, a, b in zip(("of x", "of the parameters"), came, self.gradients):
                 self._compare(f"gradient {what}", a, b)
         else:
             with torch.no_grad():
-                output, weights = layer(self.problem.x)
+                output, weights = layer(self.workload.x)
         right = self.output if contestant.softmax else self.products
         self._compare("output", output, right)
         self._check_weights(contestant.weights, weights)
@@ -58,8 +58,8 @@ class Reference:
         """(B, H, rows, T) in float32; of some rows, for the whole may not fit."""
         q, k = q[:, :, self.rows].float(), k.float()
         scores = q @ k.transpose(-2, -1) * q.shape[-1] ** -0.5
-        if self.problem.causal:
-            scores = scores.masked_fill(~self.problem.mask[self.rows], float("-inf"))
+        if self.workload.causal:
+            scores = scores.masked_fill(~self.workload.mask[self.rows], float("-inf"))
         return scores.softmax(-1)
 
     def _check_weights(self, announced: str, weights: Tensor | None) -> None:
@@ -90,15 +90,15 @@ def distance(came: Tensor, right: Tensor) -> float:
     return float((came - right).norm() / right.norm())
 
 
-def forward_and_gradients(layer: nn.Module, problem: Problem) -> tuple:
+def forward_and_gradients(layer: nn.Module, workload: Workload) -> tuple:
     """Output, weights, gradient of x, and the length of the parameters' gradients.
 
     All of these as one vector have the same length, however a layer cuts and turns
     its matrices.
     """
-    x = problem.x.clone().requires_grad_()
+    x = workload.x.clone().requires_grad_()
     output, weights = layer(x)
-    output.backward(problem.gradient)
+    output.backward(workload.gradient)
     squares = [
         p.grad.float().square().sum() for p in layer.parameters() if p.grad is not None
     ]

@@ -1,13 +1,19 @@
-"""What is measured: parts of a report, each a list of tasks in settings."""
+"""What is measured: parts of a report, each a list of jobs in settings."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from benchmarks.contestants import FLOOR
-from benchmarks.launch import Setting, Task
-from benchmarks.problem import Size
-from benchmarks.tasks import EVERYBODY
+from benchmarks.jobs import EVERYBODY
+from benchmarks.worker import Job, Setting
+from benchmarks.workload import Size
 
+SIZES = (  # the goals are set for these
+    Size(8, 128, 256, 8),
+    Size(4, 512, 512, 8),
+    Size(2, 1024, 1024, 16),
+    Size(1, 2048, 768, 12),
+)
 PARTS = ("sizes", "length", "heads", "memory", "shares", "roofline")
 MEMORY_LIMIT = 6 * 1024  # MiB; no pass is measured that should take more
 
@@ -58,12 +64,7 @@ class Plan:
 
     device: str = "cpu"
     parts: tuple[str, ...] = PARTS
-    sizes: tuple[Size, ...] = (
-        Size(8, 128, 256, 8),
-        Size(4, 512, 512, 8),
-        Size(2, 1024, 1024, 16),
-        Size(1, 2048, 768, 12),
-    )
+    sizes: tuple[Size, ...] = SIZES
     masks: tuple[bool, ...] = (False, True)
     runs: tuple[str, ...] = ("forward", "training")
     dtypes: tuple[str, ...] = ("float32", "bfloat16")
@@ -88,8 +89,8 @@ class Plan:
             if not asked or any(word in name.lower() for word in asked)
         ]
 
-    def groups(self) -> Iterator[tuple[Setting, list[Task]]]:
-        """All tasks but those of memory, which need a process each.
+    def groups(self) -> Iterator[tuple[Setting, list[Job]]]:
+        """All jobs but those of memory, which need a process each.
 
         In the first setting everybody is timed; in the others, who has to be. The
         allocator is varied for one setting alone, without masks.
@@ -127,20 +128,20 @@ class Plan:
                 ],
             )
         if "roofline" in self.parts:
-            tasks = [Task("roofline", "limits", {"dtype": d}) for d in self.dtypes]
+            jobs = [Job("roofline", "limits", {"dtype": d}) for d in self.dtypes]
             names = self.names(ON_THE_ROOF)
-            tasks += [self.about("roofline", "moved", name) for name in names]
-            yield first, tasks
+            jobs += [self.about("roofline", "moved", name) for name in names]
+            yield first, jobs
 
     def races(
         self, dtype: str, masks: tuple[bool, ...], everybody: bool = False
-    ) -> list[Task]:
+    ) -> list[Job]:
         """The cells of one setting: sizes, masks, forward and training."""
         everybody = everybody or self.thorough
         among = [n for n, c in EVERYBODY.items() if everybody or c.core]
         arguments = {"names": self.names(tuple(among)), "budget": self.budget}
         return [
-            Task(
+            Job(
                 "sizes",
                 "race",
                 {
@@ -156,10 +157,10 @@ class Plan:
             for run in self.runs
         ]
 
-    def race(self, part: str, size: Size) -> Task:
+    def race(self, part: str, size: Size) -> Job:
         """A cell of those whose growth is measured: forward, no mask."""
         growing = GROWING if size.T <= LONGEST_EINSUM else GROWING[:-1]
-        return Task(
+        return Job(
             part,
             "race",
             {
@@ -172,24 +173,24 @@ class Plan:
             },
         )
 
-    def about(self, part: str, kind: str, name: str) -> Task:
-        return Task(part, kind, {"name": name, "size": list(self.profiled)})
+    def about(self, part: str, kind: str, name: str) -> Job:
+        return Job(part, kind, {"name": name, "size": list(self.profiled)})
 
-    def memory_series(self) -> Iterator[list[Task]]:
+    def memory_series(self) -> Iterator[list[Job]]:
         """For each contestant its points, the shortest first."""
         if "memory" not in self.parts:
             return
         for name in self.names(IN_MEMORY):
             sizes = [list(self.growing._replace(T=T)) for T in self.memory_lengths]
-            yield [Task("memory", "memory", {"name": name, "size": s}) for s in sizes]
+            yield [Job("memory", "memory", {"name": name, "size": s}) for s in sizes]
 
-    def cost(self, task: Task) -> float:
-        """About how many seconds a task takes, for the progress bar."""
-        if task.kind != "race":
+    def cost(self, job: Job) -> float:
+        """About how many seconds a job takes, for the progress bar."""
+        if job.kind != "race":
             return 3
-        passes = 15 if task.arguments["run"] == "training" else 5
-        flops = Size(*task.arguments["size"]).flops
-        return self.budget + passes * len(task.arguments["names"]) * flops / 1e11
+        passes = 15 if job.arguments["run"] == "training" else 5
+        flops = Size(*job.arguments["size"]).flops
+        return self.budget + passes * len(job.arguments["names"]) * flops / 1e11
 
 
 QUICK = Plan(

@@ -20,17 +20,17 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator
 
 from benchmarks import machine, views
-from benchmarks.launch import ROOT
 from benchmarks.results import FOLDER, load
 from benchmarks.shares import STEPS
 from mha_lib.plots import COLOURS
+from tools import book
 
-TARGET = ROOT / "_build" / "benchmarks"
+TARGET = book.ROOT / "_build" / "benchmarks"
 MARKERS = "osD^vPX*<>"
 HATCHES = ("", "//", "..", "xx", "\\\\", "++", "oo")
 
 
-def draw_all(content: dict, name: str, target: Path = TARGET) -> Iterator[Path]:
+def draw_all(content: dict, name: str, target: Path) -> Iterator[Path]:
     """Draw what the numbers allow, and yield each file."""
     target.mkdir(parents=True, exist_ok=True)
     for title, figure in figures(content):
@@ -156,7 +156,7 @@ def roofline(limit: dict[str, float], placed: dict[str, tuple[float, float]]) ->
 
 def main(paths: list[str]) -> None:
     for path in map(Path, paths or [FOLDER / "cpu.json"]):
-        for picture in draw_all(load(path), path.stem):
+        for picture in draw_all(load(path), path.stem, TARGET):
             print(picture)
 
 

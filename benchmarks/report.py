@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 from benchmarks import goals, machine, views
 from benchmarks.contestants import FLOOR
+from benchmarks.jobs import EVERYBODY
 from benchmarks.results import select
 from benchmarks.shares import STEPS
-from benchmarks.tasks import EVERYBODY
 
 
 def report(content: dict) -> str:

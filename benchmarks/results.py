@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks.launch import Setting, Task
+from benchmarks.worker import Job, Setting
 
 FOLDER = Path(__file__).parent / "results"
 SCHEMA = 1
-NOT_KEPT = {"names", "budget"}  # of a task: how it was asked, not what was
+NOT_KEPT = {"names", "budget"}  # of a job: how it was asked, not what was
 
 
 class Results:
@@ -24,18 +24,18 @@ class Results:
             self.content["entries"] = kept
         self.known = {identity(entry) for entry in self.content["entries"]}
 
-    def has(self, setting: Setting, task: Task) -> bool:
+    def has(self, setting: Setting, job: Job) -> bool:
         """Whether this was measured before."""
-        return identity(describe(setting, task)) in self.known
+        return identity(describe(setting, job)) in self.known
 
-    def get(self, setting: Setting, task: Task) -> dict:
-        """The entry of a task that was measured."""
-        wanted = identity(describe(setting, task))
+    def get(self, setting: Setting, job: Job) -> dict:
+        """The entry of a job that was measured."""
+        wanted = identity(describe(setting, job))
         return next(e for e in self.content["entries"] if identity(e) == wanted)
 
-    def add(self, setting: Setting, task: Task, answer: dict) -> None:
+    def add(self, setting: Setting, job: Job, answer: dict) -> None:
         """Keep an answer, at once."""
-        entry = describe(setting, task)
+        entry = describe(setting, job)
         self.known.add(identity(entry))
         self.content["entries"].append({**entry, **answer})
         self.save()
@@ -52,10 +52,10 @@ class Results:
         os.replace(partial, self.path)
 
 
-def describe(setting: Setting, task: Task) -> dict:
-    """A task and its setting in one flat entry."""
-    asked = {k: v for k, v in task.arguments.items() if k not in NOT_KEPT}
-    return {"part": task.part, "kind": task.kind, **asdict(setting), **asked}
+def describe(setting: Setting, job: Job) -> dict:
+    """A job and its setting in one flat entry."""
+    asked = {k: v for k, v in job.arguments.items() if k not in NOT_KEPT}
+    return {"part": job.part, "kind": job.kind, **asdict(setting), **asked}
 
 
 IDENTITY = (

@@ -13,8 +13,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from benchmarks.contestants import Contestant
-from benchmarks.problem import Problem
 from benchmarks.timing import seconds
+from benchmarks.workload import Workload
 
 PRODUCT = 2048  # rows and columns of the matrices of the peak
 COPIED = 256 * 2**20  # bytes; no cache holds them
@@ -61,9 +61,9 @@ class CountBytes(TorchDispatchMode):
         return results
 
 
-def moved(contestant: Contestant, problem: Problem) -> int:
+def moved(contestant: Contestant, workload: Workload) -> int:
     """The bytes that one forward pass asks to move."""
-    layer = contestant.build(problem).eval()
+    layer = contestant.build(workload).eval()
     with torch.no_grad(), CountBytes() as counter:
-        layer(problem.x)
+        layer(workload.x)
     return counter.moved

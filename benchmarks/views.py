@@ -1,8 +1,11 @@
 """What tables, plots and the chapter need of a results file."""
 
-from benchmarks import fit
-from benchmarks.problem import Size
+import math
+import statistics
+from collections.abc import Sequence
+
 from benchmarks.results import select
+from benchmarks.workload import Size
 
 LONG = 1024  # exponents are fitted from this length on: below it, overhead counts
 MAIN = {"threads": 1, "allocator": "system", "causal": False, "run": "forward"}
@@ -45,7 +48,13 @@ def memory_by_length(content: dict) -> Series:
 def exponent(costs: dict[int, float], least: int = LONG) -> float | None:
     """How a cost grows from size ``least`` on; None if there are too few numbers."""
     kept = {size: cost for size, cost in costs.items() if size >= least and cost > 0}
-    return fit.exponent(list(kept), list(kept.values())) if len(kept) > 1 else None
+    return power(list(kept), list(kept.values())) if len(kept) > 1 else None
+
+
+def power(sizes: Sequence[float], costs: Sequence[float]) -> float:
+    """p of cost ≈ c · sizeᵖ: the slope of a straight line through the logarithms."""
+    xs, ys = map(math.log, sizes), map(math.log, costs)
+    return statistics.linear_regression(list(xs), list(ys)).slope
 
 
 def shares(content: dict) -> dict[str, dict[str, float]]:

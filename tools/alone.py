@@ -20,7 +20,7 @@ from pathlib import Path
 
 from tools import book
 
-PACKAGE = ["mha_lib", "pyproject.toml", "README.md", "LICENSE"]
+PACKAGE = ["mha_lib", "pyproject.toml", "setup.py", "README.md", "LICENSE"]
 EXECUTE = "from nbclient.cli import main; main()"  # what `jupyter execute` runs
 
 

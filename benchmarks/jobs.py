@@ -1,4 +1,4 @@
-"""The things that are measured. Each takes plain words and returns plain numbers."""
+"""What a worker can be asked for. Each takes plain words and returns plain numbers."""
 
 import torch
 from torch import nn
@@ -7,7 +7,7 @@ from benchmarks import memory, parity, roofline, shares, timing
 from benchmarks.contestants import FLOOR, HERE, Contestant
 from benchmarks.cuda import ON_CUDA
 from benchmarks.peers import PEERS
-from benchmarks.problem import Problem, Size, make
+from benchmarks.workload import Size, Workload
 
 LONG = 1e10  # operations of a pass; no core does them in less than 10 milliseconds
 EVERYBODY = {contestant.name: contestant for contestant in HERE + PEERS + ON_CUDA}
@@ -31,8 +31,8 @@ def race(
     """
     training = run == "training"
     kind = getattr(torch, dtype)
-    problem = make(Size(*size), causal=causal, dtype=kind, device=device)
-    reference = parity.Reference(problem, training=training)
+    workload = Workload.draw(Size(*size), causal=causal, dtype=kind, device=device)
+    reference = parity.Reference(workload, training=training)
     calls, refused, cannot = {}, {}, {}
     for name in names:
         if not EVERYBODY[name].enters(causal, run, dtype, device):
@@ -46,7 +46,7 @@ def race(
     floor = ready(FLOOR, reference)
     del reference
     clock = timing.clock_for(device, threads)
-    long = device == "cpu" and problem.size.flops > LONG
+    long = device == "cpu" and workload.size.flops > LONG
     samples = timing.race(calls, floor, clock, budget, long=long)
     rows = {name: own.summary() for name, own in samples.items()}
     return {"rows": rows, "refused": refused, "cannot": cannot}
@@ -60,27 +60,27 @@ def reason(error: Exception) -> str:
 
 def ready(contestant: Contestant, reference: parity.Reference) -> timing.Call:
     """A call of a contestant that has been found right."""
-    problem = reference.problem
-    layer = contestant.build(problem).train(reference.training)
+    workload = reference.workload
+    layer = contestant.build(workload).train(reference.training)
     reference.check(contestant, layer)
-    return (training_call if reference.training else forward_call)(layer, problem)
+    return (training_call if reference.training else forward_call)(layer, workload)
 
 
-def forward_call(layer: nn.Module, problem: Problem) -> timing.Call:
+def forward_call(layer: nn.Module, workload: Workload) -> timing.Call:
     def call() -> object:
         with torch.inference_mode():
-            return layer(problem.x)
+            return layer(workload.x)
 
     return call
 
 
-def training_call(layer: nn.Module, problem: Problem) -> timing.Call:
-    x = problem.x.clone().requires_grad_()
+def training_call(layer: nn.Module, workload: Workload) -> timing.Call:
+    x = workload.x.clone().requires_grad_()
 
     def call() -> None:
         x.grad = None
         layer.zero_grad(set_to_none=True)
-        layer(x)[0].backward(problem.gradient)
+        layer(x)[0].backward(workload.gradient)
 
     return call
 
@@ -96,13 +96,14 @@ def memory_of(name: str, size: list[int], *, threads: int, device: str) -> dict:
 
 def shares_of(name: str, size: list[int], *, threads: int, device: str) -> dict:
     """Where the time of one forward pass goes."""
-    return {"shares": shares.shares(EVERYBODY[name], make(Size(*size), device=device))}
+    workload = Workload.draw(Size(*size), device=device)
+    return {"shares": shares.shares(EVERYBODY[name], workload)}
 
 
 def moved_by(name: str, size: list[int], *, threads: int, device: str) -> dict:
     """The bytes that one forward pass asks to move."""
-    problem = make(Size(*size), device=device)
-    return {"bytes": roofline.moved(EVERYBODY[name], problem)}
+    workload = Workload.draw(Size(*size), device=device)
+    return {"bytes": roofline.moved(EVERYBODY[name], workload)}
 
 
 def limits_of(dtype: str, *, threads: int, device: str) -> dict:
@@ -111,7 +112,7 @@ def limits_of(dtype: str, *, threads: int, device: str) -> dict:
     return roofline.limits(getattr(torch, dtype), clock, device)
 
 
-TASKS = {
+BY_KIND = {
     "race": race,
     "memory": memory_of,
     "shares": shares_of,

@@ -30,7 +30,7 @@ class Size(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Problem:
+class Workload:
     """What every contestant is given: the same numbers."""
 
     size: Size
@@ -47,33 +47,34 @@ class Problem:
         """The (T, T) mask, True = may attend, for layers that want a tensor."""
         return causal_mask(self.size.T, device=self.x.device) if self.causal else None
 
+    @classmethod
+    def draw(
+        cls,
+        size: Size,
+        *,
+        causal: bool = False,
+        dtype: torch.dtype = torch.float32,
+        device: str = "cpu",
+    ) -> "Workload":
+        """Random numbers; the same ones for the same arguments.
 
-def make(
-    size: Size,
-    *,
-    causal: bool = False,
-    dtype: torch.dtype = torch.float32,
-    device: str = "cpu",
-) -> Problem:
-    """Draw a problem; the same one for the same arguments.
+        Scores have a standard deviation of about 1, so that the weights differ, and
+        no bias is zero, so that a forgotten one is seen.
+        """
+        generator = torch.Generator().manual_seed(0)
 
-    Scores have a standard deviation of about 1, so that the weights differ, and no
-    bias is zero, so that a forgotten one is seen.
-    """
-    generator = torch.Generator().manual_seed(0)
+        def normal(*shape: int, scale: float = 1.0) -> Tensor:
+            numbers = torch.randn(*shape, generator=generator) * scale
+            return numbers.to(device, dtype)
 
-    def draw(*shape: int, scale: float = 1.0) -> Tensor:
-        numbers = torch.randn(*shape, generator=generator) * scale
-        return numbers.to(device, dtype)
-
-    B, T, E, _ = size
-    return Problem(
-        size,
-        causal,
-        in_weight=draw(3 * E, E, scale=E**-0.5),
-        in_bias=draw(3 * E, scale=0.5),
-        out_weight=draw(E, E, scale=E**-0.5),
-        out_bias=draw(E, scale=0.5),
-        x=draw(B, T, E),
-        gradient=draw(B, T, E),
-    )
+        B, T, E, _ = size
+        return cls(
+            size,
+            causal,
+            in_weight=normal(3 * E, E, scale=E**-0.5),
+            in_bias=normal(3 * E, scale=0.5),
+            out_weight=normal(E, E, scale=E**-0.5),
+            out_bias=normal(E, scale=0.5),
+            x=normal(B, T, E),
+            gradient=normal(B, T, E),
+        )

@@ -1,8 +1,8 @@
 """What grading a submission costs: CPU seconds, beside pytest and otter-grader.
 
-    python -m benchmarks.grade_time
-    python -m benchmarks.grade_time --otter ~/otter/bin/otter    # where it is installed
-    python -m benchmarks.grade_time --many 10000                 # memory of a long run
+    python -m benchmarks.timers.grade
+    python -m benchmarks.timers.grade --otter ~/otter/bin/otter   # where it is
+    python -m benchmarks.timers.grade --many 10000                # memory, a long run
 
 Goals: at most 1/40 of the CPU time of a cold pytest run of the same checks and 1/100 of
 that of `otter run`; two workers 1.8 times as fast as one, on two free cores; memory

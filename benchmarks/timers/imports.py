@@ -1,6 +1,6 @@
 """What `import mha_lib` adds to `import torch`. Goal: under 10 %.
 
-    python -m benchmarks.import_time
+    python -m benchmarks.timers.imports
 
 Fresh processes, the two kinds in turn, so that a busy machine slows both alike.
 """

@@ -1,6 +1,6 @@
 """How long `check` takes. Goals on two cores: 1 s for a pair, 3 s for a stack.
 
-    python -m benchmarks.check_time
+    python -m benchmarks.timers.check
 
 Every mistake of the catalogue alone, some pairs, stacks of three to six and a fault
 that is in no catalogue, as a whole layer. The submission is the reference with stages

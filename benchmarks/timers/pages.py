@@ -1,7 +1,7 @@
 """What a page weighs, when it draws, and how fast a widget answers.
 
-    python -m benchmarks.pages                 # after: make book
-    python -m benchmarks.pages --pages book/01_attention --runs 3
+    python -m benchmarks.timers.pages                 # after: make book
+    python -m benchmarks.timers.pages --pages book/01_attention --runs 3
 
 Three tables. Bytes are those that cross a network, compressed. A cold load has
 4 Mbit/s and 40 ms latency; "without" is the same page with its widgets taken out. An
@@ -25,8 +25,8 @@ import torch
 from playwright.sync_api import Browser, sync_playwright
 
 from mha_lib.widgets import AttentionExplorer, to_html
-from tests.browser import launch
 from tools import book
+from tools.browser import launch
 
 COMPRESSED = (".html", ".js", ".css", ".svg", ".json")
 WIDGET_PARTS = re.compile(
