@@ -385,12 +385,12 @@ _TWO_DROPOUTS, _ZERO = ("dropout", "output_dropout"), ("dropout", "add_zero_attn
 _MODELS = "transformers.models"
 
 KINDS: tuple[Kind, ...] = (
-    _PerHead("mha_lib.per_head:PerHeadMHA", _SEPARATE),
-    Kind("mha_lib.batched:BatchedMHA", _SEPARATE),
-    Kind("mha_lib.fused:FusedMHA", _IN_PROJ, holds=_TWO_DROPOUTS),
-    Kind("mha_lib.einsum:EinsumMHA", _SEPARATE),
-    Kind("mha_lib.builtin:BuiltinMHA", _PLAIN_TORCH, prefix="mha."),
-    _SplitConcat("mha_lib.split_concat:SplitConcatMHA", _SEPARATE),
+    _PerHead("mha_lib.styles.per_head:PerHeadMHA", _SEPARATE),
+    Kind("mha_lib.styles.batched:BatchedMHA", _SEPARATE),
+    Kind("mha_lib.styles.fused:FusedMHA", _IN_PROJ, holds=_TWO_DROPOUTS),
+    Kind("mha_lib.styles.einsum:EinsumMHA", _SEPARATE),
+    Kind("mha_lib.styles.builtin:BuiltinMHA", _PLAIN_TORCH, prefix="mha."),
+    _SplitConcat("mha_lib.styles.split_concat:SplitConcatMHA", _SEPARATE),
     _Torch("mha_lib.dropin:MultiheadAttention", *_BOTH_TORCH, holds=_ZERO),
     _Torch("torch.nn:MultiheadAttention", *_BOTH_TORCH, holds=_ZERO),
     _Keras("keras.layers:MultiHeadAttention", LAYOUTS["keras"]),

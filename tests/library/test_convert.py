@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from evidence.helpers import STYLES, B, D, E, H, S, T, call, inputs, make, random_mask
+from evidence.helpers import B, D, E, H, S, T, call, inputs, make, random_mask
 from mha_lib import (
     BatchedMHA,
     BuiltinMHA,
@@ -27,6 +27,7 @@ from mha_lib import (
     convert,
 )
 from mha_lib.checkpoints import LAYOUTS
+from mha_lib.styles import STYLES
 
 PAIRS = pytest.mark.parametrize(
     ("source", "target"),
