@@ -13,8 +13,8 @@ LIBRARY = Path(mha_lib.__file__).parent
 BASE = {"_inputs", "masks", "layouts"}
 MAY_IMPORT = {  # what each module may import of ours
     "_inputs": set(),
-    "masks": {"_inputs"},
-    "layouts": {"_inputs"},
+    "masks": {"masks"},
+    "layouts": set(),
     "attention": BASE,
     "tiled": BASE | {"attention"},
     "styles": BASE | {"attention", "tiled", "styles"},
