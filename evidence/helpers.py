@@ -3,17 +3,9 @@
 import torch
 from torch import Tensor, nn
 
-from mha_lib import (
-    BatchedMHA,
-    BuiltinMHA,
-    EinsumMHA,
-    FusedMHA,
-    PerHeadMHA,
-    SplitConcatMHA,
-)
+from mha_lib import EinsumMHA
 from mha_lib.masks import to_sequence_first_mask
-
-STYLES = (PerHeadMHA, BatchedMHA, FusedMHA, EinsumMHA, BuiltinMHA, SplitConcatMHA)
+from mha_lib.styles import STYLES as STYLES
 
 # All different, so that a swapped axis cannot pass unseen.
 B, T, S, H, D = 3, 5, 7, 2, 11

@@ -24,15 +24,17 @@ checkpoints (``mha_lib.checkpoints``). ``mha_lib.plots`` draws, and needs matplo
 """
 
 from mha_lib.attention import attention, masked_softmax
-from mha_lib.batched import BatchedMHA
-from mha_lib.builtin import BuiltinMHA
 from mha_lib.convert import convert
 from mha_lib.dropin import MultiheadAttention
-from mha_lib.einsum import EinsumMHA
-from mha_lib.fused import FusedMHA
 from mha_lib.masks import causal_mask, combine_masks, padding_mask
-from mha_lib.per_head import PerHeadMHA
-from mha_lib.split_concat import SplitConcatMHA
+from mha_lib.styles import (
+    BatchedMHA,
+    BuiltinMHA,
+    EinsumMHA,
+    FusedMHA,
+    PerHeadMHA,
+    SplitConcatMHA,
+)
 
 __all__ = [
     "BatchedMHA",

@@ -1,5 +1,7 @@
 """What every style asks of its arguments, asked once and in the same words."""
 
+from collections.abc import Iterable
+
 import torch
 from torch import Tensor
 
@@ -63,33 +65,38 @@ def resolve_inputs(
     return query, key, value
 
 
-def check_operands(q: Tensor, k: Tensor, v: Tensor) -> None:
-    """Raise unless q (…, T, D), k (…, S, D) and v (…, S, V) fit together."""
-    for name, x in (("q", q), ("k", k), ("v", v)):
+def check_operands(*operands: Tensor) -> None:
+    """Raise unless q (…, T, D), k (…, S, D) and, if it comes too, v (…, S, V) fit."""
+    for name, x in zip("qkv", operands):
         if not isinstance(x, Tensor) or not x.is_floating_point():
             came = x.dtype if isinstance(x, Tensor) else type(x).__name__
             raise TypeError(f"{name} must be a floating tensor; got {came}")
-    if not q.dtype == k.dtype == v.dtype:
-        raise TypeError(
-            f"q, k and v must share one dtype; got {q.dtype}, {k.dtype} and {v.dtype}"
-        )
-    if min(q.dim(), k.dim(), v.dim()) < 2:
+    q, k, last = operands[0], operands[1], operands[-1]
+    names = _listed("qkv"[: len(operands)])
+    if any(x.dtype != q.dtype for x in operands):
+        came = _listed(x.dtype for x in operands)
+        raise TypeError(f"{names} must share one dtype; got {came}")
+    if any(x.dim() < 2 for x in operands):
+        came = _listed(tuple(x.shape) for x in operands)
         raise ValueError(
-            "q, k and v need at least the axes (length, size); "
-            f"got shapes {tuple(q.shape)}, {tuple(k.shape)} and {tuple(v.shape)}"
+            f"{names} need at least the axes (length, size); got shapes {came}"
         )
     if q.shape[-1] != k.shape[-1]:
         raise ValueError(f"q and k must share D; got {q.shape[-1]} and {k.shape[-1]}")
     if q.shape[-1] == 0:
         raise ValueError("D must be at least 1; got 0")
-    if k.shape[-2] != v.shape[-2]:
-        raise ValueError(f"k and v must share S; got {k.shape[-2]} and {v.shape[-2]}")
-    if not q.shape[:-2] == k.shape[:-2] == v.shape[:-2]:
-        raise ValueError(
-            "q, k and v must share their leading axes; "
-            f"got {tuple(q.shape[:-2])}, {tuple(k.shape[:-2])} "
-            f"and {tuple(v.shape[:-2])}"
-        )
+    if k.shape[-2] != last.shape[-2]:  # k itself, where no values came
+        came = _listed((k.shape[-2], last.shape[-2]))
+        raise ValueError(f"k and v must share S; got {came}")
+    if any(x.shape[:-2] != q.shape[:-2] for x in operands):
+        came = _listed(tuple(x.shape[:-2]) for x in operands)
+        raise ValueError(f"{names} must share their leading axes; got {came}")
+
+
+def _listed(items: Iterable[object]) -> str:
+    """'a and b', 'a, b and c'."""
+    *first, last = map(str, items)
+    return f"{', '.join(first)} and {last}"
 
 
 def _autocasts(x: Tensor) -> bool:

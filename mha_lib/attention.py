@@ -1,4 +1,8 @@
-"""Scaled dot-product attention: the one function under every style of this package."""
+"""Scaled dot-product attention: the one function under every style of this package.
+
+``attention`` and ``attention_weights`` are doors: they check what they are given, once.
+``attend`` and ``weigh`` do the work, and trust it.
+"""
 
 import math
 
@@ -9,7 +13,7 @@ from torch.nn import functional as F
 from mha_lib._inputs import check_operands
 from mha_lib.masks import causal_mask, check_bias, check_mask
 
-__all__ = ["attention", "masked_softmax"]
+__all__ = ["attention", "attention_weights", "masked_softmax"]
 
 
 def masked_softmax(scores: Tensor, mask: Tensor | None = None, dim: int = -1) -> Tensor:
@@ -42,9 +46,14 @@ def masked_softmax(scores: Tensor, mask: Tensor | None = None, dim: int = -1) ->
         tensor([[0.5000, 0.5000, 0.0000],
                 [0.0000, 0.0000, 0.0000]])
     """
+    if mask is not None:
+        check_mask(mask, scores.shape)
+    return _softmax(scores, mask, dim)
+
+
+def _softmax(scores: Tensor, mask: Tensor | None, dim: int = -1) -> Tensor:
     if mask is None:
         return scores.softmax(dim)
-    check_mask(mask, scores.shape)
     lowest = torch.finfo(scores.dtype).min
     weights = scores.masked_fill(~mask, lowest).softmax(dim)
     # In a fully masked row all scores are now equal: its uniform weights go too.
@@ -116,15 +125,91 @@ def attention(
         Vaswani et al. (2017), Attention Is All You Need, equation (1).
     """
     check_operands(q, k, v)
+    _check_masks(mask, bias, q, k)
+    return attend(
+        q,
+        k,
+        v,
+        mask,
+        bias=bias,
+        scale=scale,
+        dropout_p=dropout_p,
+        is_causal=is_causal,
+        need_weights=need_weights,
+    )
+
+
+def attention_weights(
+    q: Tensor,
+    k: Tensor,
+    mask: Tensor | None = None,
+    *,
+    bias: Tensor | None = None,
+    scale: float | None = None,
+    is_causal: bool = False,
+) -> Tensor:
+    """softmax(q kᵀ / √D), over the keys that the mask allows: who looks at whom.
+
+    Args:
+        q: queries (..., T, D).
+        k: keys (..., S, D).
+        mask: as in :func:`attention`.
+        bias: as in :func:`attention`.
+        scale: as in :func:`attention`.
+        is_causal: as in :func:`attention`.
+
+    Returns:
+        The weights (..., T, S). Each row sums to 1, or to 0 where every key is hidden.
+
+    Raises:
+        TypeError: as :func:`attention`.
+        ValueError: as :func:`attention`.
+
+    Example:
+        >>> import torch
+        >>> from mha_lib.attention import attention_weights
+        >>> q = torch.tensor([[1.0, 0.0], [1.0, 0.0]])
+        >>> attention_weights(q, q, is_causal=True)
+        tensor([[1.0000, 0.0000],
+                [0.5000, 0.5000]])
+
+    Source:
+        Vaswani et al. (2017), Attention Is All You Need, equation (1).
+    """
+    check_operands(q, k)
+    _check_masks(mask, bias, q, k)
+    return weigh(q, k, mask, bias=bias, scale=scale, is_causal=is_causal)
+
+
+def _check_masks(
+    mask: Tensor | None, bias: Tensor | None, q: Tensor, k: Tensor
+) -> None:
     shape = (*q.shape[:-1], k.shape[-2])  # (..., T, S)
     if mask is not None:
         check_mask(mask, shape)
     if bias is not None:
         check_bias(bias, q.dtype, shape)
-    if is_causal and (need_weights or mask is not None or bias is not None):
-        causal = causal_mask(*shape[-2:], device=q.device)
-        mask, is_causal = causal if mask is None else mask & causal, False
+
+
+# --- what trusts its arguments ------------------------------------------------------
+
+
+def attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None = None,
+    *,
+    bias: Tensor | None = None,
+    scale: float | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    need_weights: bool = True,
+) -> tuple[Tensor, Tensor | None]:
+    """As :func:`attention`, of arguments that are known to fit together."""
     if not need_weights:
+        if is_causal and (mask is not None or bias is not None):
+            mask, is_causal = with_causal(mask, q, k), False
         if bias is not None:  # torch's function takes one mask, of either kind
             mask = bias if mask is None else bias.masked_fill(~mask, -math.inf)
         context = F.scaled_dot_product_attention(
@@ -132,11 +217,32 @@ def attention(
         )
         return context, None
 
+    weights = weigh(q, k, mask, bias=bias, scale=scale, is_causal=is_causal)
+    context = F.dropout(weights, dropout_p) @ v  # (..., T, V)
+    return context, weights
+
+
+def weigh(
+    q: Tensor,
+    k: Tensor,
+    mask: Tensor | None = None,
+    *,
+    bias: Tensor | None = None,
+    scale: float | None = None,
+    is_causal: bool = False,
+) -> Tensor:
+    """As :func:`attention_weights`, of arguments that are known to fit together."""
+    if is_causal:
+        mask = with_causal(mask, q, k)
     if scale is None:
         scale = 1.0 / math.sqrt(q.shape[-1])
     scores = (q * scale) @ k.transpose(-2, -1)  # (..., T, S)
     if bias is not None:
         scores = scores + bias
-    weights = masked_softmax(scores, mask)
-    context = F.dropout(weights, dropout_p) @ v  # (..., T, V)
-    return context, weights
+    return _softmax(scores, mask)
+
+
+def with_causal(mask: Tensor | None, q: Tensor, k: Tensor) -> Tensor:
+    """What both the mask and ``causal_mask`` allow."""
+    causal = causal_mask(q.shape[-2], k.shape[-2], device=q.device)
+    return causal if mask is None else mask & causal

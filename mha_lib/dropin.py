@@ -6,10 +6,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from mha_lib.attention import attention
+from mha_lib.attention import weigh
 from mha_lib.layouts import merge_heads, split_heads
 from mha_lib.masks import split_torch_masks
-from mha_lib.tiled import tiled_attention
+from mha_lib.tiled import attend_in_tiles
 
 __all__ = ["MultiheadAttention"]
 
@@ -193,14 +193,13 @@ class MultiheadAttention(nn.Module):
         q, k, v = (split_heads(x, self.num_heads) for x in (q, k, v))
         dropout_p = self.dropout if self.training else 0.0
         if need_weights and dropout_p:
-            _, weights = attention(q, k, v[..., :0], mask, bias=bias)  # weights alone
-            weights = F.dropout(weights, dropout_p)
+            weights = F.dropout(weigh(q, k, mask, bias=bias), dropout_p)
             context = weights @ v
             weights = weights.mean(1) if average_attn_weights else weights
         else:
             options = {"bias": bias, "dropout_p": dropout_p, "is_causal": hint}
             wanted = {"average": average_attn_weights, "need_weights": need_weights}
-            context, weights = tiled_attention(q, k, v, mask, **options, **wanted)
+            context, weights = attend_in_tiles(q, k, v, mask, **options, **wanted)
 
         output = self.out_proj(merge_heads(context))  # (B, T, E)
         if not batched:

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from torch.autograd import forward_ad
 
 from mha_lib._inputs import check_operands
-from mha_lib.attention import attention
-from mha_lib.masks import causal_mask, check_bias, check_mask
+from mha_lib.attention import attend, with_causal
+from mha_lib.masks import check_bias, check_mask
 
 __all__ = ["tiled_attention"]
 
@@ -92,20 +92,36 @@ def tiled_attention(
     """
     check_operands(q, k, v)
     shape = (*q.shape[:-1], k.shape[-2])  # (B, H, T, S)
-    if dropout_p or not _worth_tiling(q, k, v, mask, bias, is_causal, need_weights):
-        options = {"bias": bias, "dropout_p": dropout_p, "is_causal": is_causal}
-        context, weights = attention(
-            q, k, v, mask, **options, need_weights=need_weights
-        )
-        return context, weights.mean(1) if need_weights and average else weights
     if mask is not None:
         check_mask(mask, shape)
-        if is_causal:
-            mask, is_causal = mask & causal_mask(*shape[-2:]), False
     if bias is not None:
         check_bias(bias, q.dtype, shape)
-    kept = "none" if not need_weights else "mean" if average else "each"
-    return _Tiled.apply(q, k, v, mask, bias, is_causal, kept)
+    options = {"bias": bias, "dropout_p": dropout_p, "is_causal": is_causal}
+    wanted = {"average": average, "need_weights": need_weights}
+    return attend_in_tiles(q, k, v, mask, **options, **wanted)
+
+
+def attend_in_tiles(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None = None,
+    *,
+    bias: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    average: bool = False,
+    need_weights: bool = True,
+) -> tuple[Tensor, Tensor | None]:
+    """As :func:`tiled_attention`, of arguments that are known to fit together."""
+    if dropout_p or not _worth_tiling(q, k, v, mask, bias, is_causal, need_weights):
+        options = {"bias": bias, "dropout_p": dropout_p, "is_causal": is_causal}
+        context, weights = attend(q, k, v, mask, **options, need_weights=need_weights)
+        return context, weights.mean(1) if need_weights and average else weights
+    if is_causal and mask is not None:
+        mask, is_causal = with_causal(mask, q, k), False
+    returned = "none" if not need_weights else "mean" if average else "each"
+    return _Tiled.apply(q, k, v, mask, bias, is_causal, returned)
 
 
 def _worth_tiling(
@@ -325,16 +341,16 @@ def _cut(shape: tuple[int, ...], short: bool, masked: bool) -> tuple[int, int, i
 
 class _Tiled(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, q, k, v, mask, bias, is_causal, kept):
+    def forward(ctx, q, k, v, mask, bias, is_causal, returned):
         tiles = _Tiles(q, k, mask, is_causal)
         computed = _Weights(tiles, q, k, mask, bias)
         B, H, T, S = tiles.shape
         context = _heads_last(q, T, v.shape[-1])
         values, each, mean = tiles.in_one_piece(v), None, None
         small = B * H * T * S <= KEPT_TILES * TILE and any(ctx.needs_input_grad)
-        if kept == "each" or small:
+        if returned == "each" or small:
             each = q.new_empty(B, H, T, S)
-        if kept == "mean":
+        if returned == "mean":
             mean = q.new_empty(B, T, S, dtype=_accumulator(q.dtype))
         for index in tiles:
             b, heads, rows, columns = index
@@ -354,19 +370,19 @@ class _Tiled(torch.autograd.Function):
             context[b, heads, rows] = tile @ values[b, heads, columns]
         if mean is not None:
             mean = mean.div_(H).to(q.dtype)
-        ctx.options = is_causal, kept
+        ctx.options = is_causal, returned
         ctx.save_for_backward(q, k, v, mask, bias, context, each)
         ctx.set_materialize_grads(False)
-        return context, each if kept == "each" else mean
+        return context, each if returned == "each" else mean
 
     @staticmethod
     def backward(ctx, grad_context, grad_weights):
         q, k, v, mask, bias, context, each = ctx.saved_tensors
-        is_causal, kept = ctx.options
+        is_causal, returned = ctx.options
         if torch.is_grad_enabled():  # a second derivative is wanted
             options = {"mask": mask, "bias": bias, "is_causal": is_causal}
             wanted = (grad_context, grad_weights)
-            grads = _backward_by_formula((q, k, v), options, kept, wanted)
+            grads = _backward_by_formula((q, k, v), options, returned, wanted)
             return *grads, None, None, None, None
 
         tiles = _Tiles(q, k, mask, is_causal)
@@ -375,7 +391,7 @@ class _Tiled(torch.autograd.Function):
             computed = _Weights(tiles, q, k, mask, bias)
         if grad_context is None:
             grad_context = torch.zeros_like(context)
-        if grad_weights is not None and kept == "mean":
+        if grad_weights is not None and returned == "mean":
             grad_weights = (grad_weights / H)[:, None].expand(B, H, T, S)
         wide = _accumulator(q.dtype)
         # Σ_s weight · gradient of the weight, without a map (Dao et al., appendix B.2)
@@ -422,10 +438,10 @@ def _accumulator(dtype: torch.dtype) -> torch.dtype:
     return torch.promote_types(dtype, torch.float32)
 
 
-def _backward_by_formula(operands, options, kept, grads):
+def _backward_by_formula(operands, options, returned, grads):
     """The gradients of q, k and v as plain operations, which can be derived again."""
-    context, weights = attention(*operands, **options)
-    results = (context, weights.mean(1) if kept == "mean" else weights)
+    context, weights = attend(*operands, **options)
+    results = (context, weights.mean(1) if returned == "mean" else weights)
     pairs = [pair for pair in zip(results, grads) if pair[1] is not None]
     found = iter(
         torch.autograd.grad(

@@ -2,7 +2,7 @@
 
     python -m mutants                    # all; goes on where it was stopped
     python -m mutants --fresh            # from the start
-    python -m mutants attention convert  # these modules only
+    python -m mutants attention convert  # these modules or packages only
     python -m mutants --show "attention.attention: q * scale → q / scale"
 
 A full run writes `mutants/result.json`, from which the README quotes. A survivor
@@ -31,18 +31,21 @@ from tqdm import tqdm
 from mutants.equivalent import EQUIVALENT
 from mutants.mistakes import mistakes
 from mutants.operators import Mutant, mutants
-from mutants.trial import Fork, Tests, collected, in_forks
+from mutants.trial import Fork, Tests, collected, file_of, in_forks
 from tools.book import ROOT
 
 MODULES = (
-    *("attention", "tiled", "masks", "layouts", "_inputs"),
-    *("per_head", "batched", "fused", "einsum", "builtin", "split_concat"),
-    "dropin",
+    *("attention", "tiled", "masks.checking", "masks.making", "masks.conventions"),
+    *("layouts", "_inputs", "styles.per_head", "styles.batched", "styles.fused"),
+    *("styles.einsum", "styles.builtin", "styles.split_concat", "dropin"),
 )
-TABLES = ("convert", "checkpoints", "_kinds")  # they move weights; tried if named
+TABLES = (  # they move weights; tried if named
+    *("convert", "convert.weights", "convert.notation", "convert.format"),
+    *("convert.formats", "convert.kind", "convert.kinds"),
+)
 TESTS = (
     *("attention", "layouts", "masks", "styles", "tiled", "dropin"),
-    *("dropin_programs", "convert", "checkpoints", "properties"),
+    *("dropin_programs", "convert", "formats", "properties"),
 )
 RESULT = ROOT / "mutants" / "result.json"
 PROGRESS = ROOT / "_build" / "mutants.jsonl"
@@ -54,7 +57,7 @@ SENTENCE = (
 
 
 def source(module: str) -> str:
-    return (ROOT / "mha_lib" / f"{module}.py").read_text(encoding="utf-8")
+    return file_of(module).read_text(encoding="utf-8")
 
 
 def digest(*texts: str) -> str:
@@ -64,6 +67,17 @@ def digest(*texts: str) -> str:
 def sources() -> str:
     """What the stored result belongs to: the text of every module."""
     return digest(*map(source, MODULES + TABLES))
+
+
+def named(names: list[str]) -> list[str]:
+    """The modules of these names, and all modules of the packages among them."""
+    found = []
+    for name in names:
+        some = [x for x in MODULES + TABLES if f"{x}.".startswith(f"{name}.")]
+        if not some:
+            raise SystemExit(f"No module or package has this name: {name}")
+        found += some
+    return list(dict.fromkeys(found))
 
 
 def faults(modules: list[str]) -> list[Mutant]:
@@ -107,7 +121,7 @@ class Reach:
         if not found:  # tables and classes are read when the module is imported
             for line, names in self.lines.items():
                 found.update(names if line.startswith(module) else ())
-        own = f"tests/library/test_{fault.module}"
+        own = tuple(f"tests/library/test_{x}" for x in fault.module.split("."))
         names = sorted(found, key=lambda x: (not x.startswith(own), self.seconds[x]))
         total = accumulate(map(self.seconds.__getitem__, names))
         return [name for name, seconds in zip(names, total) if seconds <= limit]
@@ -151,9 +165,9 @@ def report(every: list[Mutant], found: dict[str, str], harmless: set[str]) -> di
     survivors = [fault for fault in counted if fault.key not in found]
     modules = Counter(fault.module for fault in counted)
     lost = Counter(fault.module for fault in survivors)
-    print(f"\n{'module':14}{'faults':>8}{'found':>8}")
+    print(f"\n{'module':20}{'faults':>8}{'found':>8}")
     for module, count in modules.items():
-        print(f"{module:14}{count:8}{count - lost[module]:8}")
+        print(f"{module:20}{count:8}{count - lost[module]:8}")
     for fault in survivors:
         print(f"survived, line {fault.lines.start}: {fault.key}")
     result = {"mutants": len(counted), "found": len(counted) - len(survivors)}
@@ -195,7 +209,7 @@ def main() -> int:
 
     PROGRESS.parent.mkdir(exist_ok=True)
 
-    every = faults(options.modules or list(MODULES))
+    every = faults(named(options.modules) if options.modules else list(MODULES))
     harmless = {key for keys in EQUIVALENT.values() for key in keys}
     if options.show:
         chosen = [fault for fault in every if fault.key == options.show]

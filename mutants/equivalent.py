@@ -15,10 +15,10 @@ EQUIVALENT: dict[str, tuple[str, ...]] = {
         "dropin.MultiheadAttention._project: 0 → 1",
         "_inputs.resolve_inputs: 0 → 1 #2",
         "_inputs.resolve_inputs: query → key #3",
-        "builtin.BuiltinMHA.forward: key → value #3",
-        "split_concat.SplitConcatMHA.forward: key → value #2",
+        "styles.builtin.BuiltinMHA.forward: key → value #3",
+        "styles.split_concat.SplitConcatMHA.forward: key → value #2",
         "dropin.MultiheadAttention.forward: q → k #4",
-        "tiled.tiled_attention: _worth_tiling(q, k, v, mask, bias, is_causal, "
+        "tiled.attend_in_tiles: _worth_tiling(q, k, v, mask, bias, is_causal, "
         "need_weights) → _worth_tiling(q, v, k, mask, bias, is_causal, "
         "need_weights)",
         "tiled._worth_tiling: q → k #2",
@@ -35,16 +35,16 @@ EQUIVALENT: dict[str, tuple[str, ...]] = {
         "tiled._Tiled.backward: v → k #3",
     ),
     "no dropout is asked for twice: by its probability and by training=False": (
-        "builtin.BuiltinMHA._weights_before_dropout: 0.0 → 1.0",
-        "builtin.BuiltinMHA._weights_before_dropout: False → True #2",
-        "builtin.BuiltinMHA._weights_before_dropout: "
+        "styles.builtin.BuiltinMHA._weights_before_dropout: 0.0 → 1.0",
+        "styles.builtin.BuiltinMHA._weights_before_dropout: False → True #2",
+        "styles.builtin.BuiltinMHA._weights_before_dropout: "
         "out_proj_weight=self.mha.out_proj.weight, "
         "out_proj_bias=self.mha.out_proj.bias, … → "
         "out_proj_weight=self.mha.out_proj.weight, "
         "out_proj_bias=self.mha.out_proj.bias, …",
     ),
     "it says what torch takes unasked": (
-        "builtin.BuiltinMHA._weights_before_dropout: training=False, "
+        "styles.builtin.BuiltinMHA._weights_before_dropout: training=False, "
         "attn_mask=hidden, need_weights=True, average_attn_weights=False) → "
         "training=False, attn_mask=hidden, average_attn_weights=False)",
     ),
@@ -58,14 +58,14 @@ EQUIVALENT: dict[str, tuple[str, ...]] = {
     "under this condition the two are one object": (
         "dropin.MultiheadAttention._project: key → value #2",
         "dropin.MultiheadAttention._project: query → key #3",
-        "fused.FusedMHA._project: query → key #2",
-        "fused.FusedMHA._project: key → value",
+        "styles.fused.FusedMHA._project: query → key #2",
+        "styles.fused.FusedMHA._project: key → value",
     ),
     "how the work is cut in pieces: it costs time or memory and changes no number": (
-        "builtin.BuiltinMHA.forward: self.training and self.dropout → self.training",
+        "styles.builtin.BuiltinMHA.forward: self.training and self.dropout → "
+        "self.training",
         "dropin.MultiheadAttention.forward: need_weights and dropout_p → need_weights",
         "dropin.MultiheadAttention._project: joint is not None → joint is None",
-        "dropin.MultiheadAttention.forward: 0 → 1 #14",
         "tiled._worth_tiling: q.shape[:-1].numel() * k.shape[-2] > TILE → "
         "q.shape[:-1].numel() * k.shape[-2] >= TILE",
         "tiled._Tiles.__init__: is_causal or mask is not None → is_causal and mask "
@@ -110,25 +110,23 @@ EQUIVALENT: dict[str, tuple[str, ...]] = {
         "EXPONENT",
     ),
     "the weights do not depend on the values": (
-        "builtin.BuiltinMHA.forward: value → key #4",
-        "builtin.BuiltinMHA.forward: value → key #5",
-        "builtin.BuiltinMHA._weights_before_dropout: value → key",
-        "dropin.MultiheadAttention.forward: v → k #7",
-        "dropin.MultiheadAttention.forward: v → k #8",
+        "styles.builtin.BuiltinMHA.forward: value → key #4",
+        "styles.builtin.BuiltinMHA.forward: value → key #5",
+        "styles.builtin.BuiltinMHA._weights_before_dropout: value → key",
     ),
     "a tensor of one number does what the number does": (
-        "masks.padding_mask: int(lengths.max()) → lengths.max()",
-        "masks.padding_mask: int(lengths.min()) → lengths.min()",
+        "masks.making.padding_mask: int(lengths.max()) → lengths.max()",
+        "masks.making.padding_mask: int(lengths.min()) → lengths.min()",
         "tiled._Tiles.__iter__: int(keys[-1]) → keys[-1]",
         "tiled._Weights._powers: float(sum_) → sum_",
     ),
     "the sum of one is itself": ("tiled._Tiled.forward: 1 → 0 #3",),
     "a mask beside itself is itself": (
-        "masks.combine_masks: 1 → 0",
-        "tiled.tiled_attention: False → True #3",
+        "masks.making.combine_masks: 1 → 0",
+        "tiled.attend_in_tiles: False → True #3",
     ),
     "zip stops after three": (
-        "fused.FusedMHA._project: 3 → 4 #3",
+        "styles.fused.FusedMHA._project: 3 → 4 #3",
         "dropin.MultiheadAttention._project: 3 → 4 #4",
     ),
     "autograd brings a gradient to the dtype of its input": (

@@ -11,7 +11,8 @@ from mutants.operators import Mutant
 SOFTMAX = "scores.masked_fill(~mask, lowest).softmax(dim)"
 SCALE = "scale = 1.0 / math.sqrt(q.shape[-1])"
 SCORES = "(q * scale) @ k.transpose(-2, -1)"
-WEIGHTS = "weights = masked_softmax(scores, mask)"
+WEIGHTS = "return _softmax(scores, mask)"
+WEIGHED = "weights = weigh(q, k, mask, bias=bias, scale=scale, is_causal=is_causal)"
 CONTEXT = "F.dropout(weights, dropout_p) @ v"
 D = "head_size(x.shape[-1], num_heads)"
 SPLIT = f"return x.unflatten(-1, (num_heads, {D})).transpose(\n        1, 2\n    )"
@@ -35,7 +36,7 @@ MISTAKES: dict[str, dict[str, Row]] = {
             "return scores.softmax(dim).softmax(dim)",
         ),
         "its logarithm": ("attention", SOFTMAX, SOFTMAX.replace("soft", "log_soft")),
-        "none": ("attention", WEIGHTS, "weights = scores"),
+        "none": ("attention", WEIGHTS, "return scores"),
     },
     "scale": {
         "missing": ("attention", SCALE, "scale = 1.0"),
@@ -61,7 +62,7 @@ MISTAKES: dict[str, dict[str, Row]] = {
             "self.scale = q.shape[-1] ** -0.5",
             "self.scale = 1.0",
         ),
-        "missing in einsum": ("einsum", "q * self.scale", "q"),
+        "missing in einsum": ("styles.einsum", "q * self.scale", "q"),
     },
     "scores": {
         "keys times queries": (
@@ -108,7 +109,7 @@ MISTAKES: dict[str, dict[str, Row]] = {
             f".reshape(len(x), -1, num_heads, {D}).transpose(1, 2)",
         ),
         "the number of heads ignored": (
-            "batched",
+            "styles.batched",
             "q = split_heads(self.q_proj(query), self.num_heads)",
             "q = self.q_proj(query)[:, None].expand(-1, self.num_heads, -1, -1)",
         ),
@@ -142,54 +143,62 @@ MISTAKES: dict[str, dict[str, Row]] = {
             "return x.unflatten(0, (-1, num_heads)).transpose(1, 2).flatten(2)",
         ),
         "heads in the loop, reversed": (
-            "per_head",
+            "styles.per_head",
             "torch.cat(contexts, dim=-1)",
             "torch.cat(contexts[::-1], dim=-1)",
         ),
     },
     "projections": {
         "keys and values from the query": (
-            "fused",
+            "styles.fused",
             "zip((query, key, value), weights, biases)",
             "zip((query, query, query), weights, biases)",
         ),
-        "queries from the key": ("batched", "self.q_proj(query)", "self.q_proj(key)"),
-        "values from the key": ("batched", "self.v_proj(value)", "self.v_proj(key)"),
+        "queries from the key": (
+            "styles.batched",
+            "self.q_proj(query)",
+            "self.q_proj(key)",
+        ),
+        "values from the key": (
+            "styles.batched",
+            "self.v_proj(value)",
+            "self.v_proj(key)",
+        ),
         "values from the key, einsum": (
-            "einsum",
+            "styles.einsum",
             "self.v_proj(value)",
             "self.v_proj(key)",
         ),
         "keys and values exchanged": (
-            "batched",
+            "styles.batched",
             "attention(q, k, v",
             "attention(q, v, k",
         ),
         "W^Q and W^K exchanged": (
-            "einsum",
+            "styles.einsum",
             "self.q_proj(query), self.num_heads)\n"
             "        k = split_heads_sequence_first(self.k_proj(key)",
             "self.k_proj(query), self.num_heads)\n"
             "        k = split_heads_sequence_first(self.q_proj(key)",
         ),
         "one matrix for queries and keys": (
-            "batched",
+            "styles.batched",
             "self.k_proj(key)",
             "self.q_proj(key)",
         ),
         "W^K for the values": (
-            "split_concat",
+            "styles.split_concat",
             "self.v_proj(value)",
             "self.k_proj(value)",
         ),
-        "none for the values": ("batched", "self.v_proj(value)", "value"),
+        "none for the values": ("styles.batched", "self.v_proj(value)", "value"),
         "x W instead of x Wᵀ": (
-            "fused",
+            "styles.fused",
             "F.linear(x, weight, bias)",
             "F.linear(x, weight.T, bias)",
         ),
         "an activation after them": (
-            "batched",
+            "styles.batched",
             "self.q_proj(query)",
             "self.q_proj(query).relu()",
         ),
@@ -206,17 +215,17 @@ MISTAKES: dict[str, dict[str, Row]] = {
             "enumerate(zip(inputs, weights, biases)))",
         ),
         "no output projection": (
-            "batched",
+            "styles.batched",
             "self.out_proj(merge_heads(context))",
             "merge_heads(context)",
         ),
         "output projection twice": (
-            "batched",
+            "styles.batched",
             "self.out_proj(merge_heads(context))",
             "self.out_proj(self.out_proj(merge_heads(context)))",
         ),
         "a residual inside": (
-            "batched",
+            "styles.batched",
             "self.out_proj(merge_heads(context))",
             "query + self.out_proj(merge_heads(context))",
         ),
@@ -257,78 +266,86 @@ MISTAKES: dict[str, dict[str, Row]] = {
     "mask meaning": {
         "inverted": ("attention", SOFTMAX, SOFTMAX.replace("~mask", "mask")),
         "inverted for torch": (
-            "masks",
+            "masks.conventions",
             "return ~aligned.expand(B, H, T, S).reshape(B * H, T, S)",
             "return aligned.expand(B, H, T, S).reshape(B * H, T, S)",
         ),
-        "causal, transposed": ("masks", ".tril(diagonal)", ".triu(diagonal)"),
+        "causal, transposed": ("masks.making", ".tril(diagonal)", ".triu(diagonal)"),
         "causal, without the diagonal": (
-            "masks",
+            "masks.making",
             ".tril(diagonal)",
             ".tril(diagonal - 1)",
         ),
-        "causal, one step ahead": ("masks", ".tril(diagonal)", ".tril(diagonal + 1)"),
+        "causal, one step ahead": (
+            "masks.making",
+            ".tril(diagonal)",
+            ".tril(diagonal + 1)",
+        ),
         "causal, the diagonal alone": (
-            "masks",
+            "masks.making",
             ".tril(diagonal)",
             ".tril(diagonal).triu(diagonal)",
         ),
-        "causal, ignored": ("masks", ".tril(diagonal)", ""),
+        "causal, ignored": ("masks.making", ".tril(diagonal)", ""),
         "causal, bottom-right": (
-            "masks",
+            "masks.making",
             'diagonal = 0 if align == "top-left" else S - T',
             "diagonal = S - T",
         ),
         "causal, top-left always": (
-            "masks",
+            "masks.making",
             'diagonal = 0 if align == "top-left" else S - T',
             "diagonal = 0",
         ),
         "padding on the queries": (
-            "masks",
+            "masks.making",
             "(positions < lengths[:, None])[:, None, :]",
             "(positions < lengths[:, None])[:, :, None]",
         ),
-        "padding inverted": ("masks", "positions < lengths", "positions >= lengths"),
+        "padding inverted": (
+            "masks.making",
+            "positions < lengths",
+            "positions >= lengths",
+        ),
         "of the first sequence for all": (
-            "masks",
+            "masks.checking",
             "aligned = mask[:, None]",
             "aligned = mask[:1, None]",
         ),
         "its batch read as heads": (
-            "masks",
+            "masks.checking",
             "aligned = mask[:, None]",
             "aligned = mask[None]",
         ),
         "tiled where heads are side by side": (
-            "masks",
+            "masks.conventions",
             "return aligned.transpose(0, 1).reshape(H * B, T, S)",
             "return aligned.reshape(H * B, T, S)",
         ),
         "side by side where heads are tiled": (
-            "masks",
+            "masks.conventions",
             "~aligned.expand(B, H, T, S).reshape",
             "~aligned.expand(B, H, T, S).transpose(0, 1).reshape",
         ),
         "joined by or": (
-            "masks",
+            "masks.making",
             "combined = combined & mask",
             "combined = combined | mask",
         ),
         "the second overwrites the first": (
-            "masks",
+            "masks.making",
             "combined = combined & mask",
             "combined = mask",
         ),
         "padding of torch not inverted": (
-            "masks",
+            "masks.conventions",
             "mask = ~given if mask is None else mask & ~given",
             "mask = given if mask is None else mask & given",
         ),
         "is_causal over another mask": (
             "attention",
-            "causal if mask is None else mask & causal, False",
-            "causal, False",
+            "return causal if mask is None else mask & causal",
+            "return causal",
         ),
         "a hint that overrides padding": (
             "dropin",
@@ -343,19 +360,21 @@ MISTAKES: dict[str, dict[str, Row]] = {
     },
     "dropout": {
         "on in evaluation": (
-            "batched",
+            "styles.batched",
             "self.dropout if self.training else 0.0",
             "self.dropout",
         ),
         "on in evaluation, einsum": (
-            "einsum",
+            "styles.einsum",
             "F.dropout(weights, self.dropout, self.training)",
             "F.dropout(weights, self.dropout)",
         ),
         "on the scores": (
             "attention",
-            WEIGHTS,
-            "weights = masked_softmax(F.dropout(scores, dropout_p), mask)",
+            WEIGHED,
+            "s = (q * (scale or q.shape[-1] ** -0.5)) @ k.mT; "
+            "s = F.dropout(s, dropout_p) - s + (0.0 if bias is None else bias); "
+            + WEIGHED.replace("bias=bias", "bias=s"),
         ),
         "on the context": (
             "attention",
@@ -369,8 +388,8 @@ MISTAKES: dict[str, dict[str, Row]] = {
         ),
         "in the returned weights": (
             "attention",
-            WEIGHTS,
-            "weights = F.dropout(masked_softmax(scores, mask), dropout_p)",
+            WEIGHED,
+            f"{WEIGHED}; weights = F.dropout(weights, dropout_p)",
         ),
     },
     "engineering": {
@@ -395,7 +414,7 @@ MISTAKES: dict[str, dict[str, Row]] = {
             "F.dropout(weights.detach(), dropout_p) @ v",
         ),
         "a row of torch's NaN": (
-            "builtin",
+            "styles.builtin",
             "opened = to_torch_mask(aligned | empty, shape)",
             "opened = to_torch_mask(aligned, shape)",
         ),
@@ -411,7 +430,7 @@ def mistakes(source: Callable[[str], str]) -> Iterator[Mutant]:
             if text.count(old) != 1:
                 raise SystemExit(
                     "mutants/mistakes.py must name a text that occurs once in "
-                    f"mha_lib/{module}.py; {old!r} occurs {text.count(old)} times"
+                    f"mha_lib.{module}; {old!r} occurs {text.count(old)} times"
                 )
             first = text[: text.index(old)].count("\n") + 1
             lines = range(first, first + old.count("\n") + 1)

@@ -33,12 +33,25 @@ OPTIONS = (
     *("-o", "addopts=", "--import-mode=importlib", "--capture=no"),
     *("-p", "no:cacheprovider", "-p", "no:terminal"),
 )
+LIBRARY = ROOT / "mha_lib"
 OURS = ("mha_lib", "evidence", "tests")
 LARGE = ("torch", "transformers")  # what they import late is imported before a fork
 MEMORY = 12 * 2**30  # a fault may ask for a map of any size
 
 T = TypeVar("T")
 fork = multiprocessing.get_context("fork")
+
+
+def file_of(module: str) -> Path:
+    """'styles.fused' → mha_lib/styles/fused.py; of a package its __init__.py."""
+    place = LIBRARY.joinpath(*module.split("."))
+    return place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+
+
+def module_of(file: Path) -> str:
+    """The inverse of `file_of`."""
+    parts = file.relative_to(LIBRARY).with_suffix("").parts
+    return ".".join(part for part in parts if part != "__init__")
 
 
 def collected(files: list[str], work: Callable[["Tests"], T]) -> T:
@@ -80,7 +93,7 @@ class Tests:
     def reach(self, file: str) -> tuple[dict, dict[str, float], set[str], str | None]:
         """{"module:line": tests}, {test: seconds}, late imports; what failed."""
         mine = [test for test in self.items if test.split("::")[0] == file]
-        measured = coverage.Coverage(data_file=None, include=[f"{ROOT}/mha_lib/*"])
+        measured = coverage.Coverage(data_file=None, include=[f"{LIBRARY}/*"])
         measured.start()
         seconds, start, before = {}, time.perf_counter(), set(sys.modules)
         measured.switch_context(mine[0])
@@ -91,8 +104,9 @@ class Tests:
         measured.stop()
         data, lines = measured.get_data(), {}
         for path in data.measured_files():
+            module = module_of(Path(path))
             for line, names in data.contexts_by_lineno(path).items():
-                lines[f"{Path(path).stem}:{line}"] = [name for name in names if name]
+                lines[f"{module}:{line}"] = [name for name in names if name]
         late = {x for x in set(sys.modules) - before if x.split(".")[0] in LARGE}
         return lines, seconds, late, self.failed
 
@@ -127,7 +141,7 @@ def put_in(fault: Mutant) -> bool:
         return False
     name = f"mha_lib.{fault.module}"
     changed = types.ModuleType(name)
-    changed.__file__ = str(ROOT / "mha_lib" / f"{fault.module}.py")
+    changed.__file__ = str(file_of(fault.module))
     called = set()  # while the module is imported
     sys.setprofile(lambda frame, *_: called.add(frame.f_code))
     exec(compile(fault.text, changed.__file__, "exec"), changed.__dict__)
@@ -179,13 +193,16 @@ class Changed(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def __init__(self, fault: Mutant) -> None:
         self.name, self.text = f"mha_lib.{fault.module}", fault.text
-        self.path = str(ROOT / "mha_lib" / f"{fault.module}.py")
+        self.path = str(file_of(fault.module))
 
     def find_spec(self, fullname, path=None, target=None):
         if fullname == self.name:
-            path = self.path
-            return importlib.util.spec_from_file_location(fullname, path, loader=self)
+            spec = importlib.util.spec_from_file_location
+            return spec(fullname, self.path, loader=self)
         return None
+
+    def is_package(self, fullname):
+        return self.path.endswith("__init__.py")
 
     def exec_module(self, module):
         exec(compile(self.text, self.path, "exec"), module.__dict__)

@@ -13,7 +13,7 @@ from torch import tensor
 from evidence import evidence
 from evidence.helpers import STYLES
 from evidence.strategies import SUBJECTS
-from mha_lib import batched
+from mha_lib.styles import batched
 from tests.oracles import empty_rows, test_readme
 from tests.oracles.common import COUNTS
 from tools import book

@@ -7,6 +7,7 @@ from torch.testing import assert_close
 
 from evidence.helpers import B, D, H, S, T, random_mask
 from mha_lib import attention, causal_mask, masked_softmax
+from mha_lib.attention import attention_weights
 
 V = 13  # a value size of its own
 
@@ -334,3 +335,41 @@ def test_dropout_takes_weights_and_not_numbers_of_the_context(need_weights):
     steps = 4 * context.flatten()
     assert_close(steps, steps.round())
     assert len(set(steps.round().tolist()) - {0.0, 8.0}) > 3
+
+
+# --- the weights alone ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize("scale", [None, 0.3])
+def test_the_weights_alone_are_those_of_attention(masked, is_causal, scale):
+    (q, k, v), bias = qkv(), torch.randn(H, T, S, dtype=torch.float64)
+    mask = random_mask(B, 1, T, S) if masked else None
+    options = {"bias": bias, "scale": scale, "is_causal": is_causal}
+    _, weights = attention(q, k, v, mask, **options)
+    assert torch.equal(attention_weights(q, k, mask, **options), weights)
+
+
+def test_the_weights_alone_need_two_operands_that_fit():
+    q, k, _ = qkv()
+    for operands, error, message in (
+        ((q, None), TypeError, "k must be a floating tensor; got NoneType"),
+        ((q, k.float()), TypeError, "^q and k must share one dtype; got torch.float64"),
+        ((q, k[..., 1:]), ValueError, f"q and k must share D; got {D} and {D - 1}"),
+        (
+            (q, k[0, 0, 0]),
+            ValueError,
+            r"^q and k need at least the axes .* and \(11,\)",
+        ),
+        (
+            (q, k[0]),
+            ValueError,
+            r"^q and k must share their leading axes; got \(3, 2\)",
+        ),
+        ((q, k, k[..., 0] > 0), ValueError, "mask must broadcast to"),
+    ):
+        with pytest.raises(error, match=message):
+            attention_weights(*operands)
+    with pytest.raises(TypeError, match="bias must be a tensor of torch.float64"):
+        attention_weights(q, k, bias=torch.zeros(T, S))

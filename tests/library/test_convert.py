@@ -1,5 +1,6 @@
 """The same function after converting: our styles, and the layers of five frameworks."""
 
+import importlib
 import os
 import subprocess
 import sys
@@ -15,7 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from evidence.helpers import STYLES, B, D, E, H, S, T, call, inputs, make, random_mask
+import mha_lib.checkpoints
+from evidence.helpers import B, D, E, H, S, T, call, inputs, make, random_mask
 from mha_lib import (
     BatchedMHA,
     BuiltinMHA,
@@ -26,7 +28,8 @@ from mha_lib import (
     SplitConcatMHA,
     convert,
 )
-from mha_lib.checkpoints import LAYOUTS
+from mha_lib.convert import FORMATS
+from mha_lib.styles import STYLES
 
 PAIRS = pytest.mark.parametrize(
     ("source", "target"),
@@ -157,18 +160,26 @@ def test_a_checkpoint_becomes_a_layer_or_another_checkpoint():
     module = make(FusedMHA)
     state = {f"block.3.{name}": x for name, x in convert(module, "gpt2").items()}
     state["block.4.c_attn.weight"] = torch.zeros(1)
-    where = {"layout": "gpt2", "num_heads": H, "prefix": "block.3."}
+    where = {"format": "gpt2", "num_heads": H, "prefix": "block.3."}
     twin = convert(state, BatchedMHA, **where)
     assert twin.training and twin.dropout == 0.0
     for ours, theirs in zip(call(twin.eval(), *inputs()), call(module, *inputs())):
         assert_close(ours, theirs)
-    keras = convert(state, LAYOUTS["keras"], **where)
+    keras = convert(state, FORMATS["keras"], **where)
     for name, x in convert(module, "keras").items():
         assert torch.equal(keras[name], x)
 
 
+def test_the_function_and_its_package_share_a_name():
+    package = importlib.import_module("mha_lib.convert")
+    importlib.import_module("mha_lib.convert.kinds")  # a part, loaded by its address
+    assert mha_lib.convert is convert is package.convert
+    assert {"FORMATS", "Format", "Projection", "Weights"} <= {*vars(package)}
+    assert mha_lib.checkpoints.FORMATS is package.FORMATS
+
+
 def test_arguments_for_checkpoints_are_for_checkpoints():
-    for extra in ({"layout": "torch"}, {"num_heads": H}, {"prefix": "a."}):
+    for extra in ({"format": "torch"}, {"num_heads": H}, {"prefix": "a."}):
         with pytest.raises(TypeError, match="got a FusedMHA, which knows its own"):
             convert(make(FusedMHA), BatchedMHA, **extra)
     with pytest.raises(ValueError, match="one of separate, .*; got None"):
@@ -469,7 +480,7 @@ def test_other_widths_of_key_and_value_go_to_keras_and_back(get_peer):
     with pytest.raises(ValueError, match=r"Wv must be .* got \(22, 13\); MultiheadAt"):
         convert(theirs, flax.cls)
     same = torchs.native(kdim=14, vdim=14)  # flax: key and value share one width
-    assert convert(convert(same, "flax"), "flax", layout="flax").keys()
+    assert convert(convert(same, "flax"), "flax", format="flax").keys()
     assert states_equal(convert(convert(same.float(), flax.cls), torchs.cls), same)
 
 
@@ -479,7 +490,7 @@ def test_values_and_outputs_of_another_size_stay_in_keras(get_peer):
     arrays = convert(theirs, "keras")
     assert arrays["value/kernel"].shape == (E, H, 5)
     assert arrays["attention_output/kernel"].shape == (H, 5, 13)
-    where = {"layout": "keras"}
+    where = {"format": "keras"}
     assert convert(arrays, keras.cls, **where).weights[-1].shape == (13,)
     said = r"Wv must be .* = \(22, 22\); got \(10, 22\); keras.layers.Mult.* could$"
     with pytest.raises(ValueError, match=said):

@@ -15,7 +15,8 @@ from torch.testing import assert_close
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from evidence.helpers import B, D, E, H, S, T
-from mha_lib import MultiheadAttention, attention, tiled
+from mha_lib import MultiheadAttention, tiled
+from mha_lib.attention import attend
 from tests.library.torch_pair import (
     F64,
     MASKS,
@@ -98,7 +99,7 @@ def test_the_sample_covers_every_pair_of_options():
 
 def only_without_weights(*operands, need_weights, **options):
     assert not need_weights, "the weights must come from tiles"
-    return attention(*operands, need_weights=False, **options)
+    return attend(*operands, need_weights=False, **options)
 
 
 @pytest.fixture(params=["formula", "tiles"])
@@ -108,7 +109,7 @@ def path(request, monkeypatch):
         monkeypatch.setattr(tiled, "_Tiled", None)
     else:
         monkeypatch.setattr(tiled, "TILE", 12)
-        monkeypatch.setattr(tiled, "attention", only_without_weights)
+        monkeypatch.setattr(tiled, "attend", only_without_weights)
     return request.param
 
 

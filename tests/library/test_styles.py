@@ -8,7 +8,7 @@ import torch
 from torch.testing import assert_close
 
 from evidence import reference
-from evidence.helpers import STYLES, B, D, E, H, S, T, call, inputs, make, random_mask
+from evidence.helpers import B, D, E, H, S, T, call, inputs, make, random_mask
 from mha_lib import (
     BuiltinMHA,
     EinsumMHA,
@@ -20,7 +20,8 @@ from mha_lib import (
 )
 from mha_lib.layouts import merge_heads, split_heads
 from mha_lib.masks import mask_to_bhts
-from mha_lib.per_head import Head
+from mha_lib.styles import STYLES
+from mha_lib.styles.per_head import Head
 
 every_style = pytest.mark.parametrize("style", STYLES, ids=lambda s: s.__name__)
 

@@ -320,8 +320,8 @@ def test_equal_values_give_scores_no_gradient_at_all(monkeypatch, second):
 
 
 @pytest.mark.parametrize("size, again", [(B * H * T * S // 2 - 1, 1), (105, 0)])
-@pytest.mark.parametrize("kept", ["none", "mean"])
-def test_a_small_map_is_kept_for_the_backward_pass(monkeypatch, size, again, kept):
+@pytest.mark.parametrize("returned", ["none", "mean"])
+def test_a_small_map_is_kept_for_the_backward_pass(monkeypatch, size, again, returned):
     """One of at most two tiles; else the weights are computed a second time."""
     monkeypatch.setattr(tiled, "TILE", size)
     made, init = [], tiled._Weights.__init__
@@ -329,7 +329,7 @@ def test_a_small_map_is_kept_for_the_backward_pass(monkeypatch, size, again, kep
         tiled._Weights, "__init__", lambda *x: made.append(1) or init(*x)
     )
     q, k, v = operands()
-    context, _ = tiled._Tiled.apply(q, k, v, None, None, False, kept)
+    context, _ = tiled._Tiled.apply(q, k, v, None, None, False, returned)
     ours = torch.autograd.grad(context.sin().sum(), (q, k, v))
     assert len(made) == 1 + again
     plain, _ = attention(q, k, v)

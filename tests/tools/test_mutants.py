@@ -6,8 +6,9 @@ import sys
 
 import pytest
 
-from mutants.__main__ import RESULT, SENTENCE
+from mutants.__main__ import MODULES, RESULT, SENTENCE, TABLES, named
 from mutants.operators import mutants
+from mutants.trial import LIBRARY, file_of, module_of
 from tools.book import ROOT
 
 MODULE = '''
@@ -91,3 +92,26 @@ def test_a_fault_is_found_and_the_library_is_not(fault, verdict):
         text=True,
     )
     assert verdict in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("module", MODULES + TABLES)
+def test_a_module_and_its_file_name_each_other(module):
+    assert module_of(file_of(module)) == module
+    assert file_of(module).is_file()
+
+
+def test_a_package_stands_for_its_modules():
+    assert named(["styles.fused", "convert"])[:2] == ["styles.fused", "convert"]
+    assert set(named(["convert"])) == set(TABLES)
+    assert named(["masks", "masks.making"]) == [x for x in MODULES if "masks" in x]
+    with pytest.raises(SystemExit, match="No module or package has this name: mask"):
+        named(["mask"])
+
+
+def test_every_module_of_a_room_is_tried():
+    rooms = {file_of(module).parent for module in MODULES + TABLES} - {LIBRARY}
+    found = {module_of(file) for room in rooms for file in room.glob("*.py")}
+    names_alone = {"masks", "styles"}  # nothing in their __init__ computes
+    assert found - names_alone == {
+        x for x in MODULES + TABLES if file_of(x).parent in rooms
+    }

@@ -13,16 +13,15 @@ from mha_lib import (
     EinsumMHA,
     FusedMHA,
     PerHeadMHA,
-    SplitConcatMHA,
     convert,
 )
 from mha_lib.masks import to_sequence_first_mask
+from mha_lib.styles import STYLES
 from mha_lib.widgets import VersionsSideBySide
 from tests.widgets.conftest import number
 
 B, T, H, D = 2, 5, 3, 4
 E = H * D
-STYLES = [PerHeadMHA, BatchedMHA, FusedMHA, EinsumMHA, BuiltinMHA, SplitConcatMHA]
 NAMES = [style.__name__ for style in STYLES]
 TABLE = "Every element as a table"
 STEPS = ["x", "project", "split q", "split k", "split v", "scores", "mask", "weights"]

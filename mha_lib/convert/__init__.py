@@ -1,8 +1,16 @@
 """The same weights in every style, in other people's layers, and out of checkpoints.
 
 Each class has one reader (its arrays → four plain projections) and one writer (four
-plain projections → its arrays); `mha_lib.checkpoints` says where the numbers lie.
-Converting is reading, then writing.
+plain projections → its arrays). Converting is reading, then writing. ::
+
+    weights    what every layer holds: four plain projections
+    notation   how a line of text says where each number is stored
+    format     a checkpoint format: arrays → weights, weights → arrays
+    formats    FORMATS, the table of them
+    kind       a class of layers: module → weights, weights → module
+    kinds      KINDS, the table of them
+
+Each imports from those above it only. In `mha_lib`, ``convert`` names the function.
 """
 
 import copy
@@ -10,18 +18,31 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from mha_lib._kinds import KINDS, Kind
-from mha_lib.checkpoints import LAYOUTS, Layout, Projection, Weights
+from mha_lib.convert.format import Format, OtherNamesError
+from mha_lib.convert.formats import FORMATS
+from mha_lib.convert.kind import Kind
+from mha_lib.convert.kinds import KINDS
+from mha_lib.convert.weights import Projection, Weights
 
-__all__ = ["Projection", "Weights", "convert"]
+__all__ = [
+    "FORMATS",
+    "KINDS",
+    "Format",
+    "Kind",
+    "OtherNamesError",
+    "Projection",
+    "Weights",
+    "convert",
+]
 
 
 def convert(
     source: Any,
-    target: type | Layout | str,
+    target: type | Format | str,
     *,
-    layout: Layout | str | None = None,
+    format: Format | str | None = None,
     num_heads: int | None = None,
     prefix: str = "",
 ) -> Any:
@@ -31,10 +52,10 @@ def convert(
         source: an instance of one of the six styles or of ``MultiheadAttention``, of
             torch's, Keras' or flax.nnx' multi-head attention, or of Hugging Face's
             BertAttention or GPT2Attention; or a checkpoint: a dictionary of named
-            arrays, described by ``layout``.
-        target: one of these classes; or a `Layout`, or its name, for named arrays.
-        layout: how a checkpoint is laid out, a `Layout` or the name of one in
-            `mha_lib.checkpoints.LAYOUTS`.
+            arrays, described by ``format``.
+        target: one of these classes; or a `Format`, or its name, for named arrays.
+        format: how a checkpoint is laid out, a `Format` or the name of one in
+            `FORMATS`.
         num_heads: H of a checkpoint; Keras' and flax' tell it themselves.
         prefix: what stands before the names of a checkpoint; other names are left.
 
@@ -42,7 +63,7 @@ def convert(
         A new layer with copies of the parameters, on the same device (Keras and JAX:
         on theirs), with the same dtype, dropout and training mode; all trainable,
         without hooks or loggers (to the same class: a deep copy). A checkpoint holds
-        no dropout and no mode: its layer has none, and is new. For a layout, a
+        no dropout and no mode: its layer has none, and is new. For a format, a
         dictionary of new tensors. Converting there and back gives the same numbers
         bit by bit. torch's random numbers are left alone.
 
@@ -87,7 +108,7 @@ def convert(
         ... )
         >>> state = model.eval().state_dict()
         >>> prefix = "layers.1.self_attn."
-        >>> mha = convert(state, FusedMHA, layout="torch", num_heads=3, prefix=prefix)
+        >>> mha = convert(state, FusedMHA, format="torch", num_heads=3, prefix=prefix)
         >>> theirs, _ = model.layers[1].self_attn(x, x, x)
         >>> torch.allclose(mha(x)[0], theirs, atol=1e-6)
         True
@@ -95,15 +116,15 @@ def convert(
         {'c_attn.weight': (6, 18), 'c_attn.bias': (18,), \
 'c_proj.weight': (6, 6), 'c_proj.bias': (6,)}
     """
-    as_layout = _layout(target) if isinstance(target, str | Layout) else None
-    to = None if as_layout else _target(target)
+    as_format = _format(target) if isinstance(target, str | Format) else None
+    to = None if as_format else _target(target)
     if isinstance(source, Mapping):
-        weights = _layout(layout).read(source, num_heads, prefix=prefix)
+        weights = _read(_format(format), source, num_heads, prefix)
         kind, training = None, None
     else:
-        if layout is not None or num_heads is not None or prefix:
+        if format is not None or num_heads is not None or prefix:
             raise TypeError(
-                "layout, num_heads and prefix describe a dictionary of arrays; "
+                "format, num_heads and prefix describe a dictionary of arrays; "
                 f"got a {type(source).__name__}, which knows its own"
             )
         kind = _source(source)
@@ -111,8 +132,8 @@ def convert(
             return copy.deepcopy(source)
         weights, training = kind.read(source), kind.training(source)
     with torch.no_grad():
-        if as_layout:
-            return as_layout.write(weights)
+        if as_format:
+            return _write(as_format, weights)
         objection = to.objection(weights)
         if objection:
             able = [x.title for x in KINDS if not x.objection(weights)]
@@ -126,14 +147,37 @@ def convert(
     return made
 
 
-def _layout(layout: object) -> Layout:
-    if isinstance(layout, Layout):
-        return layout
-    if not isinstance(layout, str) or layout not in LAYOUTS:
+def _format(format: object) -> Format:
+    if isinstance(format, Format):
+        return format
+    if not isinstance(format, str) or format not in FORMATS:
         raise ValueError(
-            f"layout must be a Layout or one of {', '.join(LAYOUTS)}; got {layout!r}"
+            f"format must be a Format or one of {', '.join(FORMATS)}; got {format!r}"
         )
-    return LAYOUTS[layout]
+    return FORMATS[format]
+
+
+def _read(
+    format: Format, arrays: Mapping[str, object], num_heads: int | None, prefix: str
+) -> Weights:
+    """As the format reads them; names of another format are recognised."""
+    try:
+        return format.read(arrays, num_heads, prefix=prefix)
+    except OtherNamesError as error:
+        twins = [repr(x.name) for x in FORMATS.values() if x.fits(error.names)]
+        if not twins:
+            raise
+        said = f"{error}; these are the names of format {twins[0]}"
+        raise OtherNamesError(said, error.names) from None
+
+
+def _write(format: Format, weights: Weights) -> dict[str, Tensor]:
+    """As the format writes them, or ValueError with those formats that could."""
+    objection = format.objection(weights)
+    if objection:
+        able = [x.name for x in FORMATS.values() if not x.objection(weights)]
+        raise ValueError(f"{objection}; {', '.join(able) or 'no format'} could")
+    return format.write(weights)
 
 
 def _source(source: object) -> Kind:
@@ -142,7 +186,7 @@ def _source(source: object) -> Kind:
             return kind
     raise TypeError(
         f"can convert from {_titles()}, or from a dictionary of arrays with its "
-        f"layout; got {type(source).__name__}"
+        f"format; got {type(source).__name__}"
     )
 
 
@@ -151,7 +195,7 @@ def _target(target: object) -> Kind:
         if isinstance(target, type) and target is kind.type:
             return kind
     came = target.__name__ if isinstance(target, type) else repr(target)
-    raise TypeError(f"can convert to {_titles()}, or to a layout; got {came}")
+    raise TypeError(f"can convert to {_titles()}, or to a format; got {came}")
 
 
 def _titles() -> str:

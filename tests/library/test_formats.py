@@ -1,4 +1,4 @@
-"""Checkpoint layouts against what each framework computes from its arrays."""
+"""Formats of checkpoints against what each framework computes from its arrays."""
 
 from dataclasses import replace
 from itertools import product
@@ -10,11 +10,17 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from evidence.helpers import B, D, E, H, S, T, call, inputs, make, random_mask
-from mha_lib import BatchedMHA, FusedMHA, convert
-from mha_lib.checkpoints import LAYOUTS, Layout, Projection, Weights
+from mha_lib import BatchedMHA, FusedMHA, MultiheadAttention, convert
+from mha_lib.checkpoints import (
+    FORMATS,
+    Format,
+    OtherNamesError,
+    Projection,
+    Weights,
+)
 
-ALL = pytest.mark.parametrize("name", LAYOUTS)
-PAIRS = pytest.mark.parametrize(("one", "other"), list(product(LAYOUTS, LAYOUTS)))
+ALL = pytest.mark.parametrize("name", FORMATS)
+PAIRS = pytest.mark.parametrize(("one", "other"), list(product(FORMATS, FORMATS)))
 
 
 def draw(*shape: int, seed: int = 5) -> Tensor:
@@ -153,12 +159,12 @@ def test_the_arrays_do_in_their_framework_what_our_layer_does(name):
 
 
 @PAIRS
-def test_every_pair_of_layouts_keeps_every_bit(one, other):
+def test_every_pair_of_formats_keeps_every_bit(one, other):
     weights = weights_of()
-    arrays = LAYOUTS[one].write(weights)
-    there = LAYOUTS[other].write(LAYOUTS[one].read(arrays, H))
-    back = LAYOUTS[one].write(LAYOUTS[other].read(there, H))
-    assert_equal(LAYOUTS[other].read(there, H), weights)
+    arrays = FORMATS[one].write(weights)
+    there = FORMATS[other].write(FORMATS[one].read(arrays, H))
+    back = FORMATS[one].write(FORMATS[other].read(there, H))
+    assert_equal(FORMATS[other].read(there, H), weights)
     assert back.keys() == arrays.keys()
     assert all(torch.equal(back[name], x) for name, x in arrays.items())
 
@@ -166,13 +172,13 @@ def test_every_pair_of_layouts_keeps_every_bit(one, other):
 @ALL
 def test_biases_are_absent_or_zero(name):
     """Who can do without, does; who cannot, gets zeros."""
-    weights, layout = weights_of(bias=False), LAYOUTS[name]
-    arrays = layout.write(weights)
+    weights, format = weights_of(bias=False), FORMATS[name]
+    arrays = format.write(weights)
     always = {"bert": 4, "gpt2": 2, "gpt2_cross": 3, "labml": 2}
     biases = [x for array, x in arrays.items() if "bias" in array]
     assert len(biases) == always.get(name, 0)
     assert not any(x.any() for x in biases)
-    again = layout.read(arrays, H)
+    again = format.read(arrays, H)
     assert torch.equal(again.v.weight, weights.v.weight)
 
 
@@ -180,7 +186,7 @@ def test_biases_are_absent_or_zero(name):
 def test_some_biases_bring_those_that_belong_to_them(name):
     weights = weights_of(bias=False)
     weights = replace(weights, v=replace(weights.v, bias=draw(E)))
-    again = LAYOUTS[name].read(LAYOUTS[name].write(weights), H)
+    again = FORMATS[name].read(FORMATS[name].write(weights), H)
     assert torch.equal(again.v.bias, weights.v.bias)
     for x in (again.q.bias, again.k.bias, again.out.bias):
         assert x is None or not x.any()
@@ -191,7 +197,7 @@ def test_some_biases_bring_those_that_belong_to_them(name):
 @ALL
 def test_written_tensors_are_new_and_contiguous(name):
     weights = weights_of()
-    arrays = LAYOUTS[name].write(weights)
+    arrays = FORMATS[name].write(weights)
     old = {x.data_ptr() for x in weights.parts.values() if x is not None}
     new = {x.untyped_storage().data_ptr() for x in arrays.values()}
     assert len(new) == len(arrays) and not old & new
@@ -200,26 +206,26 @@ def test_written_tensors_are_new_and_contiguous(name):
 
 @ALL
 def test_names_outside_the_prefix_are_left_alone(name):
-    weights, layout = weights_of(), LAYOUTS[name]
-    arrays = layout.write(weights, prefix="block.1.")
+    weights, format = weights_of(), FORMATS[name]
+    arrays = format.write(weights, prefix="block.1.")
     assert all(x.startswith("block.1.") for x in arrays)
     arrays["block.10.c_attn.weight"] = torch.zeros(1, dtype=torch.int8)
-    assert_equal(layout.read(arrays, H, prefix="block.1."), weights)
+    assert_equal(format.read(arrays, H, prefix="block.1."), weights)
 
 
-def test_the_rows_of_the_two_fused_layouts_by_hand():
+def test_the_rows_of_the_two_fused_formats_by_hand():
     """H = 2, D = 1: rows 0 to 5 are q0 q1 k0 k1 v0 v1, or q0 k0 v0 q1 k1 v1."""
     rows = torch.arange(6.0)
     out = torch.zeros(2, 2)
     arrays = {"qkv.weight": torch.stack([rows, rows], 1), "proj.weight": out}
-    read = LAYOUTS["fused_3hd"].read(arrays, 2)
+    read = FORMATS["fused_3hd"].read(arrays, 2)
     assert read.k.weight[:, 0].tolist() == [2, 3]
     names = {"qkv": "query_key_value", "proj": "dense"}
     arrays = {f"{names[x[:-7]]}.weight": array for x, array in arrays.items()}
-    read = LAYOUTS["fused_h3d"].read(arrays, 2)
+    read = FORMATS["fused_h3d"].read(arrays, 2)
     assert read.q.weight[:, 0].tolist() == [0, 3]
     assert read.k.weight[:, 0].tolist() == [1, 4]
-    written = LAYOUTS["fused_3hd"].write(read)["qkv.weight"]
+    written = FORMATS["fused_3hd"].write(read)["qkv.weight"]
     assert written[:, 0].tolist() == [0, 3, 1, 4, 2, 5]
 
 
@@ -232,7 +238,7 @@ def test_gpt_neox_reads_its_rows_head_by_head():
     config._attn_implementation = "eager"
     theirs = GPTNeoXAttention(config).double().eval()
     torch.nn.init.normal_(theirs.query_key_value.bias)
-    module = convert(theirs.state_dict(), FusedMHA, layout="fused_h3d", num_heads=H)
+    module = convert(theirs.state_dict(), FusedMHA, format="fused_h3d", num_heads=H)
     x, size = inputs()[0], theirs.rotary_ndims
     upright = torch.ones(1, T, size).double(), torch.zeros(1, T, size).double()
     output, weights = theirs(x, None, position_embeddings=upright)
@@ -245,27 +251,27 @@ def test_gpt_neox_reads_its_rows_head_by_head():
 @pytest.mark.parametrize("kind", [np.asarray, lambda x: x.tolist()])
 def test_arrays_may_be_numpys_or_lists(kind):
     weights = weights_of()
-    arrays = {name: kind(x) for name, x in LAYOUTS["keras"].write(weights).items()}
-    assert_equal(LAYOUTS["keras"].read(arrays), weights)
+    arrays = {name: kind(x) for name, x in FORMATS["keras"].write(weights).items()}
+    assert_equal(FORMATS["keras"].read(arrays), weights)
 
 
 def test_arrays_may_be_jaxs_in_bfloat16():
     import jax
 
-    expected = LAYOUTS["flax"].write(weights_of())
+    expected = FORMATS["flax"].write(weights_of())
     arrays = {
         name: jax.numpy.asarray(x.float().numpy()).astype("bfloat16")
         for name, x in expected.items()
     }
-    again = LAYOUTS["flax"].write(LAYOUTS["flax"].read(arrays))
+    again = FORMATS["flax"].write(FORMATS["flax"].read(arrays))
     for name, x in again.items():
         assert torch.equal(x, expected[name].float().bfloat16())
 
 
 def test_reading_keeps_no_history_and_no_copy():
-    arrays = LAYOUTS["torch"].write(weights_of())
+    arrays = FORMATS["torch"].write(weights_of())
     arrays = {name: x.requires_grad_() for name, x in arrays.items()}
-    weights = LAYOUTS["torch"].read(arrays, H)
+    weights = FORMATS["torch"].read(arrays, H)
     assert not weights.q.weight.requires_grad
     assert weights.q.weight.data_ptr() == arrays["in_proj_weight"].data_ptr()
 
@@ -286,28 +292,38 @@ def narrow_weights() -> Weights:
 
 
 def test_keras_holds_every_size():
-    weights, layout = wide_weights(), LAYOUTS["keras"]
-    arrays = layout.write(weights)
+    weights, format = wide_weights(), FORMATS["keras"]
+    arrays = format.write(weights)
     assert tuple(arrays["key/kernel"].shape) == (14, H, D)
     assert tuple(arrays["value/kernel"].shape) == (13, H, 5)
     assert tuple(arrays["attention_output/kernel"].shape) == (H, 5, 17)
-    assert_equal(layout.read(arrays), weights)
-    assert layout.read(arrays).sizes == weights.sizes
+    assert_equal(format.read(arrays), weights)
+    assert format.read(arrays).sizes == weights.sizes
     said = {"H": H, "D": D, "V": 5, "E": E, "K": 14, "W": 13, "O": 17}
     assert weights.sizes == said
 
 
 def test_flax_holds_one_other_width_and_another_output():
     weights = wide_weights(W=14, V=D)
-    assert_equal(LAYOUTS["flax"].read(LAYOUTS["flax"].write(weights)), weights)
+    assert_equal(FORMATS["flax"].read(FORMATS["flax"].write(weights)), weights)
 
 
 def test_torch_holds_further_tokens():
     weights = replace(weights_of(), bias_k=draw(E), bias_v=draw(E, seed=8))
     for name in ("torch", "torch_separate"):
-        arrays = LAYOUTS[name].write(replace(weights, add_zero_attn=True))
+        arrays = FORMATS[name].write(replace(weights, add_zero_attn=True))
         assert tuple(arrays["bias_v"].shape) == (1, 1, E)
-        assert_equal(LAYOUTS[name].read(arrays, H), weights)
+        assert_equal(FORMATS[name].read(arrays, H), weights)
+
+
+_KERAS = FORMATS["keras"]
+ROOMY = Format(  # holds whatever `Weights` can hold in arrays
+    "roomy",
+    _KERAS.arrays
+    | {"bias_k": "bias_k: (H D) -> (H D)", "bias_v": "bias_v: (H V) -> (H V)"},
+    optional=(*_KERAS.optional, ("bias_k", "bias_v")),
+    square=False,
+)
 
 
 @pytest.mark.parametrize(
@@ -315,63 +331,69 @@ def test_torch_holds_further_tokens():
     [
         (
             wide_weights(V=D, O=E),
-            "layout 'torch': Wk must be (H·D, E) = (22, 22); got (22, 14); "
+            "format 'torch': Wk must be (H·D, E) = (22, 22); got (22, 14); "
             "torch_separate, keras could",
         ),
         (
             wide_weights(K=E, W=E, O=E),
-            "layout 'torch': Wv must be (H·D, E) = (22, 22); got (10, 22); keras could",
+            "format 'torch': Wv must be (H·D, E) = (22, 22); got (10, 22); keras could",
         ),
         (
             replace(weights_of(), bias_k=draw(E), bias_v=draw(E)),
-            "layout 'gpt2' has no place for bias_k; torch, torch_separate could",
+            "format 'gpt2' has no place for bias_k; torch, torch_separate could",
         ),
         (
-            replace(weights_of(), add_zero_attn=True),
-            "layout 'gpt2' has no add_zero_attn; torch, torch_separate could",
-        ),
-        (
-            replace(wide_weights(), bias_k=draw(E), bias_v=draw(E)),
-            "layout 'keras' has no place for bias_k; no layout could",
+            replace(wide_weights(), bias_k=draw(E), bias_v=draw(H * 5)),
+            "format 'keras' has no place for bias_k; no format could",
         ),
         (
             Weights(
                 *[Projection(draw(H * 4, 9), None)] * 3, Projection(draw(9, 8), None), H
             ),
-            "layout 'bert' must have H·D = E; got 2·4 and E = 9; keras, flax could",
+            "format 'bert' must have H·D = E; got 2·4 and E = 9; keras, flax could",
         ),
     ],
 )
-def test_what_a_layout_cannot_hold_is_said_with_who_can(weights, said):
+def test_what_a_format_cannot_hold_is_said_with_who_can(weights, said):
     name = said.split("'")[1]
     with pytest.raises(ValueError) as caught:
-        LAYOUTS[name].write(weights)
+        convert(ROOMY.write(weights), name, format=ROOMY, num_heads=H)
     assert str(caught.value) == said
+    with pytest.raises(ValueError) as caught:
+        FORMATS[name].write(weights)
+    assert str(caught.value) == said.rpartition(";")[0]  # a format knows itself alone
+
+
+def test_add_zero_attn_is_refused_where_no_format_has_it():
+    module = MultiheadAttention(E, H, add_zero_attn=True)
+    said = "^format 'gpt2' has no add_zero_attn; torch, torch_separate could$"
+    with pytest.raises(ValueError, match=said):
+        convert(module, "gpt2")
 
 
 # --- what does not fit ------------------------------------------------------------
 
 
 def arrays_of(name: str, **changes) -> dict[str, Tensor]:
-    """The layout's arrays, some of them changed, or left out by None."""
-    arrays = LAYOUTS[name].write(weights_of()) | changes
+    """The format's arrays, some of them changed, or left out by None."""
+    arrays = FORMATS[name].write(weights_of()) | changes
     return {key: x for key, x in arrays.items() if x is not None}
 
 
 def refusal(name: str, arrays: dict, num_heads=H, **options) -> str:
     with pytest.raises(ValueError) as caught:
-        LAYOUTS[name].read(arrays, num_heads, **options)
+        FORMATS[name].read(arrays, num_heads, **options)
     return str(caught.value)
 
 
 def test_a_missing_name_is_said_with_its_shape():
     arrays = arrays_of("torch", in_proj_bias=None)
     assert refusal("torch", arrays, prefix="") == (
-        "layout 'torch' expects other names; missing: in_proj_bias (3·H·D,) = (66,)"
+        "format 'torch' expects other names; missing: in_proj_bias (3·H·D,) = (66,)"
     )
     arrays = {"attn.out.kernel": torch.zeros(H, D, E)}
     assert refusal("flax", arrays, None, prefix="attn.") == (
-        "layout 'flax' expects other names; missing: attn.query.kernel (E, H, D) "
+        "format 'flax' expects other names; missing: attn.query.kernel (E, H, D) "
         "with H = 2, D = 11, attn.key.kernel (K, H, D) with H = 2, D = 11, "
         "attn.value.kernel (K, H, D) with H = 2, D = 11"
     )
@@ -380,24 +402,35 @@ def test_a_missing_name_is_said_with_its_shape():
 def test_a_name_that_is_not_known_is_said_with_its_shape():
     arrays = arrays_of("gpt2", **{"q_norm.weight": torch.zeros(D)})
     assert refusal("gpt2", arrays) == (
-        "layout 'gpt2' expects other names; not known: q_norm.weight (11,)"
+        "format 'gpt2' expects other names; not known: q_norm.weight (11,)"
     )
 
 
-def test_names_of_another_layout_are_recognised():
-    said = refusal("torch", arrays_of("bert"))
+def test_names_of_another_format_are_recognised():
+    arrays = arrays_of("bert")
+    with pytest.raises(OtherNamesError) as caught:
+        convert(arrays, BatchedMHA, format="torch", num_heads=H)
+    said = str(caught.value)
     assert said.startswith(
-        "layout 'torch' expects other names; missing: in_proj_weight (3·H·D, E) with "
+        "format 'torch' expects other names; missing: in_proj_weight (3·H·D, E) with "
         "H = 2, out_proj.weight (E, H·D) with H = 2; not known: self.query.weight"
     )
     assert said.endswith(
-        "self.key.bias (22,) and 4 more; these are the names of layout 'bert'"
+        "self.key.bias (22,) and 4 more; these are the names of format 'bert'"
     )
+    assert refusal("torch", arrays) == said.rpartition(";")[0]
+    assert set(caught.value.names) == set(arrays)
+
+
+def test_names_of_no_format_stay_unknown():
+    arrays = arrays_of("gpt2", **{"q_norm.weight": torch.zeros(D)})
+    with pytest.raises(OtherNamesError, match=r"not known: q_norm.weight \(11,\)$"):
+        convert(arrays, BatchedMHA, format="gpt2", num_heads=H)
 
 
 def test_a_wrong_prefix_is_put_right():
-    arrays = LAYOUTS["bert"].write(weights_of(), prefix="encoder.layer.0.attention.")
-    arrays |= LAYOUTS["bert"].write(weights_of(), prefix="encoder.layer.1.attention.")
+    arrays = FORMATS["bert"].write(weights_of(), prefix="encoder.layer.0.attention.")
+    arrays |= FORMATS["bert"].write(weights_of(), prefix="encoder.layer.1.attention.")
     for prefix in ("", "encoder.layer.0.", "layer.0.attention."):
         assert refusal("bert", arrays, prefix=prefix).endswith(
             "; prefixes with self.query.weight: 'encoder.layer.0.attention.', "
@@ -407,9 +440,9 @@ def test_a_wrong_prefix_is_put_right():
 
 def test_names_beside_attention_are_ignored_where_they_belong():
     norm = {f"output.LayerNorm.{x}": torch.ones(E) for x in ("gamma", "beta")}
-    assert_equal(LAYOUTS["bert"].read(arrays_of("bert", **norm), H), weights_of())
+    assert_equal(FORMATS["bert"].read(arrays_of("bert", **norm), H), weights_of())
     mask = {"bias": torch.ones(1, 1, T, T, dtype=torch.uint8)}
-    assert_equal(LAYOUTS["gpt2"].read(arrays_of("gpt2", **mask), H), weights_of())
+    assert_equal(FORMATS["gpt2"].read(arrays_of("gpt2", **mask), H), weights_of())
     assert "not known: bias (1, 1, 5, 5)" in refusal(
         "labml", arrays_of("labml", **mask)
     )
@@ -437,14 +470,14 @@ def test_names_beside_attention_are_ignored_where_they_belong():
 def test_a_shape_that_does_not_fit_is_said(name, changed, shape, said):
     arrays = arrays_of(name, **{changed: torch.zeros(shape, dtype=torch.float64)})
     found = refusal(name, arrays)
-    assert found.startswith(f"layout '{name}': {changed} must be {said}")
+    assert found.startswith(f"format '{name}': {changed} must be {said}")
 
 
 def test_grouped_heads_are_recognised():
     arrays = arrays_of("separate", **{"k_proj.weight": draw(D, E)})
     assert refusal("separate", arrays).endswith(
         "k_proj.weight must be (H·D, E) = (22, 22); got (11, 22). Grouped heads (1 of "
-        "keys for 2 of queries) fit no layout: repeat the rows of each first"
+        "keys for 2 of queries) fit no format: repeat the rows of each first"
     )
     scalar = arrays_of("separate", **{"v_proj.bias": draw(1)[0]})
     assert refusal("separate", scalar).endswith("(H·D,) = (22,); got ()")
@@ -452,18 +485,18 @@ def test_grouped_heads_are_recognised():
 
 def test_heads_that_do_not_fill_the_width_are_refused():
     arrays = {"qkv.weight": draw(3 * 8, 9), "proj.weight": draw(9, 8)}
-    said = "layout 'fused_3hd' must have H·D = E; got 2·4 and E = 9"
+    said = "format 'fused_3hd' must have H·D = E; got 2·4 and E = 9"
     assert refusal("fused_3hd", arrays) == said
 
 
 def test_the_number_of_heads_is_asked_for_where_shapes_do_not_tell_it():
     said = "requires num_heads, which its shapes do not tell; got None"
-    assert refusal("torch", arrays_of("torch"), None) == f"layout 'torch' {said}"
+    assert refusal("torch", arrays_of("torch"), None) == f"format 'torch' {said}"
     assert (
         refusal("torch", arrays_of("torch"), 0) == "num_heads must be at least 1; got 0"
     )
     assert "= (22, 4, 11)" not in refusal("keras", arrays_of("keras"), 4)
-    assert LAYOUTS["flax"].read(arrays_of("flax")).num_heads == H
+    assert FORMATS["flax"].read(arrays_of("flax")).num_heads == H
 
 
 def test_one_dtype_and_floating_point():
@@ -478,18 +511,18 @@ def test_one_dtype_and_floating_point():
     )
 
 
-# --- layouts of one's own ---------------------------------------------------------
+# --- formats of one's own ---------------------------------------------------------
 
 
-def test_a_layout_under_other_names():
-    layout = LAYOUTS["fused_3hd"].renamed({"qkv": "attn.Wqkv"})
-    arrays = layout.write(weights_of())
+def test_a_format_under_other_names():
+    format = FORMATS["fused_3hd"].renamed({"qkv": "attn.Wqkv"})
+    arrays = format.write(weights_of())
     names = ["attn.Wqkv.weight", "attn.Wqkv.bias", "proj.weight", "proj.bias"]
     assert list(arrays) == names
-    assert_equal(layout.read(arrays, H), weights_of())
-    assert layout.optional == (("attn.Wqkv.bias",), ("proj.bias",))
+    assert_equal(format.read(arrays, H), weights_of())
+    assert format.optional == (("attn.Wqkv.bias",), ("proj.bias",))
     with pytest.raises(ValueError, match="has the stems qkv, proj; got qvk"):
-        LAYOUTS["fused_3hd"].renamed({"qvk": "Wqkv"})
+        FORMATS["fused_3hd"].renamed({"qvk": "Wqkv"})
 
 
 @pytest.mark.parametrize(
@@ -503,13 +536,13 @@ def test_a_layout_under_other_names():
 )
 def test_a_line_that_cannot_be_read_is_refused(line, said):
     with pytest.raises(ValueError, match=said):
-        Layout("mine", {"weight": line})
+        Format("mine", {"weight": line})
 
 
-def test_a_layout_that_cannot_be_solved_says_what_it_wants():
+def test_a_format_that_cannot_be_solved_says_what_it_wants():
     lines = {"w": "Wq Wk Wv: 3 (H D) E -> (3 H D) E", "o": "Wo: E (H D) -> H D E"}
     arrays = {"w": draw(3 * E, E), "o": draw(H, D, E)}
-    layout = Layout("mine", lines)
-    assert layout.read(arrays, H).num_heads == H
+    format = Format("mine", lines)
+    assert format.read(arrays, H).num_heads == H
     with pytest.raises(ValueError, match="w must be .3·H·D, E.; got .66, 22."):
-        layout.read(arrays)
+        format.read(arrays)

@@ -22,7 +22,7 @@ class Head(nn.Module):
 
     Example:
         >>> import torch
-        >>> from mha_lib.per_head import Head
+        >>> from mha_lib.styles.per_head import Head
         >>> head = Head(embed_dim=6, head_dim=2)
         >>> x = torch.randn(1, 5, 6)
         >>> context, weights = head(x, x, x)

@@ -1,7 +1,7 @@
-"""The classes that ``convert`` knows: how to read each, and how to make one.
+"""The table of kinds: every class that ``convert`` reads and makes.
 
-A class of another framework is looked up in ``sys.modules``: whoever has such an object
-or class has imported its framework, and nobody else has to.
+A style that keeps its weights in a known format is one line of `KINDS`. A class that
+does something in its own way overrides that method of `Kind` here.
 """
 
 import sys
@@ -11,117 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mha_lib.checkpoints import LAYOUTS, Layout, Projection, Weights
+from mha_lib.convert.format import Format
+from mha_lib.convert.formats import FORMATS
+from mha_lib.convert.kind import Kind, any_bias
+from mha_lib.convert.weights import Weights
 
-__all__ = ["KINDS", "Kind"]
-
-
-class Kind:
-    """A class that keeps its weights in a layout. As it stands: one of our styles.
-
-    Args:
-        path: "module:class".
-        layouts: those that it may have, the preferred one first.
-        prefix: what stands before the names of the layout.
-        holds: the fields of `Weights` beside the arrays that the class has too.
-    """
-
-    def __init__(
-        self,
-        path: str,
-        *layouts: Layout,
-        prefix: str = "",
-        holds: tuple[str, ...] = ("dropout",),
-    ) -> None:
-        self.module, self.name = path.split(":")
-        self.layouts, self.prefix, self.holds = layouts, prefix, holds
-
-    @property
-    def type(self) -> type | None:
-        """The class, if its module has been imported."""
-        return getattr(sys.modules.get(self.module), self.name, None)
-
-    @property
-    def title(self) -> str:
-        """What messages call it: its name, with the module where two share one."""
-        unique = self.module.startswith(("mha_lib.", "transformers."))
-        return self.name if unique else f"{self.module}.{self.name}"
-
-    def read(self, module: Any) -> Weights:
-        """The weights of a module of this class, or ValueError."""
-        settings = self.settings(module)
-        heads = settings.pop("num_heads")
-        layout, arrays = self.layout_of(module), self.arrays(module)
-        return replace(layout.read(arrays, heads, prefix=self.prefix), **settings)
-
-    def objection(self, weights: Weights) -> str | None:
-        """Why no module of this class can hold the weights; None if one can."""
-        reasons = [layout.objection(weights) for layout in self.layouts]
-        if None not in reasons:
-            return reasons[-1]  # the last layout is the roomiest
-        if weights.output_dropout and "output_dropout" not in self.holds:
-            p = weights.output_dropout
-            return f"it has no dropout on its output, which is {p} (make it 0 first)"
-        return None
-
-    def make(self, weights: Weights, source: Any) -> Any:
-        """A new module with these weights, which it can hold."""
-        layout = next(x for x in self.layouts if x.objection(weights) is None)
-        module = self.new(weights, source)
-        self.load(module, layout.write(self.complete(weights), prefix=self.prefix))
-        return module
-
-    # What the other kinds do in their own way:
-
-    def layout_of(self, module: Any) -> Layout:
-        """The layout that this module has."""
-        return self.layouts[0]
-
-    def settings(self, module: Any) -> dict[str, Any]:
-        """What `Weights` holds beside the arrays."""
-        return {name: getattr(module, name) for name in ("num_heads", *self.holds)}
-
-    def arrays(self, module: Any) -> dict[str, Any]:
-        """All arrays of the module by name."""
-        return module.state_dict()
-
-    def complete(self, weights: Weights) -> Weights:
-        """With a bias everywhere, if there is one anywhere."""
-        if all(bias is None for bias in weights.biases):
-            return weights
-
-        def fill(x: Projection) -> Projection:
-            missing = x.bias is None
-            bias = x.weight.new_zeros(len(x.weight)) if missing else x.bias
-            return Projection(x.weight, bias)
-
-        filled = {name: fill(getattr(weights, name)) for name in ("q", "k", "v", "out")}
-        return replace(weights, **filled)
-
-    def new(self, weights: Weights, source: Any) -> Any:
-        """A module of the right sizes whose numbers are still to come."""
-        E, H = weights.sizes["E"], weights.num_heads
-        with torch.device("meta"):  # draws no random number
-            module = self.type(E, H, weights.dropout, _any_bias(weights))
-        if "output_dropout" in self.holds:
-            module.output_dropout = weights.output_dropout
-        return module
-
-    def load(self, module: Any, arrays: dict[str, Tensor]) -> None:
-        """Put the arrays into the new module."""
-        module.load_state_dict(arrays, assign=True)
-
-    def training(self, module: Any) -> bool | None:
-        """Whether the module drops out; None if it does not know by itself."""
-        return module.training
-
-    def set_training(self, module: Any, training: bool) -> None:
-        """Switch dropout on or off."""
-        module.train(training)
-
-
-def _any_bias(weights: Weights) -> bool:
-    return any(bias is not None for bias in weights.biases)
+__all__ = ["KINDS"]
 
 
 class _PerHead(Kind):
@@ -162,12 +57,12 @@ class _SplitConcat(Kind):
 class _Torch(Kind):
     """torch's layer, and ours with the same interface."""
 
-    def layout_of(self, module: Any) -> Layout:
-        joint, separate = self.layouts
+    def format_of(self, module: Any) -> Format:
+        joint, separate = self.formats
         return separate if module.in_proj_weight is None else joint
 
     def complete(self, weights: Weights) -> Weights:
-        return weights  # the layout itself completes the biases
+        return weights  # the format itself completes the biases
 
     def new(self, weights: Weights, source: Any) -> Any:
         with torch.device("meta"):
@@ -175,7 +70,7 @@ class _Torch(Kind):
                 weights.sizes["E"],
                 weights.num_heads,
                 dropout=weights.dropout,
-                bias=_any_bias(weights),
+                bias=any_bias(weights),
                 add_bias_kv=weights.bias_k is not None,
                 add_zero_attn=weights.add_zero_attn,
                 kdim=weights.sizes["K"],
@@ -210,7 +105,7 @@ class _Keras(Kind):
             key_dim=sizes["D"],
             value_dim=sizes["V"],
             dropout=weights.dropout,
-            use_bias=_any_bias(weights),
+            use_bias=any_bias(weights),
             output_shape=None if sizes["O"] == sizes["E"] else sizes["O"],
             dtype=str(weights.q.weight.dtype).removeprefix("torch."),
         )
@@ -285,7 +180,7 @@ class _Flax(Kind):
             in_kv_features=sizes["K"],
             dropout_rate=weights.dropout,
             broadcast_dropout=False,
-            use_bias=_any_bias(weights),
+            use_bias=any_bias(weights),
             decode=False,
             rngs=nnx.Rngs(0),
         )
@@ -352,8 +247,8 @@ class _Gpt2(_HuggingFace):
 
     options = ("n_embd", "n_head", "attn_pdrop", "resid_pdrop")
 
-    def layout_of(self, module: Any) -> Layout:
-        return self.layouts[bool(module.is_cross_attention)]
+    def format_of(self, module: Any) -> Format:
+        return self.formats[bool(module.is_cross_attention)]
 
     def settings(self, module: Any) -> dict[str, Any]:
         layer = module.layer_idx if module.scale_attn_by_inverse_layer_idx else 0
@@ -370,34 +265,34 @@ class _Gpt2(_HuggingFace):
         }
 
 
-# --- the registry -----------------------------------------------------------------
+# --- the table --------------------------------------------------------------------
 
-_SEPARATE, _FUSED, _TORCH = (LAYOUTS[x] for x in ("separate", "fused_3hd", "torch"))
+_SEPARATE, _FUSED, _TORCH = (FORMATS[x] for x in ("separate", "fused_3hd", "torch"))
 _IN_PROJ = _FUSED.renamed({"qkv": "in_proj", "proj": "out_proj"})
 _PLAIN_TORCH = replace(  # as BuiltinMHA makes it: no further key and value
     _TORCH,
     arrays={name: x for name, x in _TORCH.arrays.items() if "bias_" not in name},
     optional=_TORCH.optional[:1],
 )
-_BOTH_TORCH = (_TORCH, LAYOUTS["torch_separate"])
-_BOTH_GPT2 = (LAYOUTS["gpt2"], LAYOUTS["gpt2_cross"])
+_BOTH_TORCH = (_TORCH, FORMATS["torch_separate"])
+_BOTH_GPT2 = (FORMATS["gpt2"], FORMATS["gpt2_cross"])
 _TWO_DROPOUTS, _ZERO = ("dropout", "output_dropout"), ("dropout", "add_zero_attn")
 _MODELS = "transformers.models"
 
 KINDS: tuple[Kind, ...] = (
-    _PerHead("mha_lib.per_head:PerHeadMHA", _SEPARATE),
-    Kind("mha_lib.batched:BatchedMHA", _SEPARATE),
-    Kind("mha_lib.fused:FusedMHA", _IN_PROJ, holds=_TWO_DROPOUTS),
-    Kind("mha_lib.einsum:EinsumMHA", _SEPARATE),
-    Kind("mha_lib.builtin:BuiltinMHA", _PLAIN_TORCH, prefix="mha."),
-    _SplitConcat("mha_lib.split_concat:SplitConcatMHA", _SEPARATE),
+    _PerHead("mha_lib.styles.per_head:PerHeadMHA", _SEPARATE),
+    Kind("mha_lib.styles.batched:BatchedMHA", _SEPARATE),
+    Kind("mha_lib.styles.fused:FusedMHA", _IN_PROJ, holds=_TWO_DROPOUTS),
+    Kind("mha_lib.styles.einsum:EinsumMHA", _SEPARATE),
+    Kind("mha_lib.styles.builtin:BuiltinMHA", _PLAIN_TORCH, prefix="mha."),
+    _SplitConcat("mha_lib.styles.split_concat:SplitConcatMHA", _SEPARATE),
     _Torch("mha_lib.dropin:MultiheadAttention", *_BOTH_TORCH, holds=_ZERO),
     _Torch("torch.nn:MultiheadAttention", *_BOTH_TORCH, holds=_ZERO),
-    _Keras("keras.layers:MultiHeadAttention", LAYOUTS["keras"]),
-    _Flax("flax.nnx:MultiHeadAttention", LAYOUTS["flax"]),
+    _Keras("keras.layers:MultiHeadAttention", FORMATS["keras"]),
+    _Flax("flax.nnx:MultiHeadAttention", FORMATS["flax"]),
     _Bert(
         f"{_MODELS}.bert.modeling_bert:BertAttention",
-        LAYOUTS["bert"],
+        FORMATS["bert"],
         holds=_TWO_DROPOUTS,
     ),
     _Gpt2(
