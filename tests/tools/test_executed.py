@@ -1,4 +1,4 @@
-"""A page runs again when something that its outputs depend on has changed, only then."""
+"""A page runs again if something that its outputs depend on has changed, only then."""
 
 import shutil
 
