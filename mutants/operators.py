@@ -55,10 +55,17 @@ WORDS = {
     "twins",
     "extras",
 }
-SPEAKERS = {"_say_names", "_say_square", "_shape", "_listed", "_grouped", "_titles"}
+SPEAKERS = {
+    "_say_names",
+    "_say_square",
+    "axes_in_words",
+    "_listed",
+    "_grouped",
+    "_titles",
+}
 
 EINSUM = re.compile(r"[a-z]+(,[a-z]+)*->[a-z]+")
-LAYOUT = re.compile(r"[\w ]+: .+ -> .+")
+FORMAT_LINE = re.compile(r"[\w ]+: .+ -> .+")
 
 
 @dataclass(frozen=True)
@@ -274,12 +281,12 @@ def _constant(value: object) -> Iterator[str]:
             for i, (a, b) in enumerate(pairwise(value)):
                 if a.isalpha() and b.isalpha():
                     yield repr(value[:i] + b + a + value[i + 2 :])
-        case str() if LAYOUT.fullmatch(value):
-            yield from (repr(x) for x in _layouts(value))
+        case str() if FORMAT_LINE.fullmatch(value):
+            yield from (repr(x) for x in _format_lines(value))
 
 
-def _layouts(line: str) -> Iterator[str]:
-    """A line of a checkpoint table with two parts, or two stored axes, exchanged."""
+def _format_lines(line: str) -> Iterator[str]:
+    """A line of a checkpoint format with two parts, or two stored axes, exchanged."""
     parts, ours, stored = re.fullmatch(r"(.+): (.+) -> (.+)", line).groups()
     for i, side in ((0, parts), (1, stored)):
         words = list(re.finditer(r"\w+", side))

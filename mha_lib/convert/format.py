@@ -172,7 +172,7 @@ class Format:
         sizes = {} if num_heads is None else {"H": num_heads}
         if not self.fits(found):
             raise OtherNamesError(self._say_names(found, sizes, prefix, arrays), found)
-        _check_kind(found)
+        _check_numbers(found)
         for name in self._required(found):
             line, shape = self._lines[name], tuple(found[name].shape)
             solved = solve(line.stored, shape, sizes)
@@ -311,8 +311,8 @@ class Format:
         said += f"; not known: {_listed(unknown)}" if unknown else ""
         first = self._required(())[0]
         places = [repr(x.removesuffix(first)) for x in arrays if x.endswith(first)]
-        elsewhere = places and repr(prefix) not in places
-        said += f"; prefixes with {first}: {_listed(places)}" if elsewhere else ""
+        if places and repr(prefix) not in places:
+            said += f"; prefixes with {first}: {_listed(places)}"
         return said
 
 
@@ -333,7 +333,7 @@ def _listed(items: Iterable[str], most: int = 4) -> str:
     return ", ".join(items[:most]) + more
 
 
-def _check_kind(found: dict[str, Tensor]) -> None:
+def _check_numbers(found: dict[str, Tensor]) -> None:
     """Floating point everywhere, and one dtype and device."""
     first, x = next(iter(found.items()))
     for name, y in found.items():
