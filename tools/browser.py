@@ -1,9 +1,9 @@
-"""A real browser: the system's, or the one that Playwright has fetched."""
+"""A real browser, and a visit that reaches nothing but what it is given."""
 
 import shutil
 from pathlib import Path
 
-from playwright.sync_api import Browser, Playwright
+from playwright.sync_api import Browser, Page, Playwright
 
 FLAGS = [  # keep Chromium from calling home, and let it run as root
     "--no-sandbox",
@@ -17,10 +17,49 @@ FLAGS = [  # keep Chromium from calling home, and let it run as root
 NAMES = ["chromium", "chromium-browser", "google-chrome"]
 
 
+class NoChromium(FileNotFoundError):
+    """Neither the system nor Playwright has one."""
+
+
 def launch(playwright: Playwright, *more: str) -> Browser:
     """The system's Chromium, or else the one that Playwright has fetched."""
     found = filter(None, map(shutil.which, NAMES))
     executable = next(found, playwright.chromium.executable_path)
     if not Path(executable).exists():
-        raise FileNotFoundError("No Chromium here; run: playwright install chromium")
+        raise NoChromium("No Chromium here; run: playwright install chromium")
     return playwright.chromium.launch(executable_path=executable, args=[*FLAGS, *more])
+
+
+class Visit:
+    """A page in a fresh context, and all that it complained of."""
+
+    def __init__(
+        self, browser: Browser, url: str, root: str, **context: object
+    ) -> None:
+        self.root = root
+        self.complaints: list[str] = []
+        self.context = browser.new_context(**context)
+        self.context.route("**/*", self.only_local)
+        self.page: Page = self.context.new_page()
+        self.page.on("console", self.hear)
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("response", self.check)
+        self.page.goto(url)
+
+    def only_local(self, route):
+        if route.request.url.startswith((self.root, "data:", "blob:")):
+            route.continue_()
+        else:
+            self.complaints.append(f"asked for {route.request.url}")
+            route.abort()
+
+    def hear(self, message):
+        if message.type in ("error", "warning"):
+            self.complaints.append(message.text)
+
+    def check(self, response):
+        if response.status >= 400:
+            self.complaints.append(f"{response.status} for {response.url}")
+
+    def count(self, selector: str) -> int:
+        return self.page.locator(selector).count()

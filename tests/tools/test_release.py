@@ -1,12 +1,14 @@
-"""A wheel holds the library and nothing else, and building it leaves a clone clean."""
+"""A release: one version; a wheel of the library alone; a clone that stays clean."""
 
+import re
 import subprocess
 import sys
 import zipfile
 
 import pytest
 
-from tools import tree
+import mha_lib
+from tools import book, tree
 
 STALE = "mha_lib/deleted_long_ago.py"  # what an earlier build left
 GIT = ["git", "-c", "user.name=book", "-c", "user.email=book@localhost"]
@@ -41,3 +43,19 @@ def test_building_it_leaves_the_clone_clean(clone):
     command = [*GIT, "status", "--porcelain"]
     status = subprocess.run(command, cwd=clone, capture_output=True, text=True)
     assert status.stdout == ""
+
+
+def test_one_version_is_named_everywhere():
+    names = ["pyproject.toml", "CITATION.cff", "CHANGELOG.md", "mha_lib/__init__.py"]
+    lines = [
+        r'version = "(.+)"',
+        "version: (.+)",
+        r"## ([\d.]+)",
+        '__version__ = "(.+)"',
+    ]
+    texts = [(book.ROOT / name).read_text(encoding="utf-8") for name in names]
+    found = {
+        re.search(rf"^{line}", text, re.MULTILINE)[1]
+        for line, text in zip(lines, texts)
+    }
+    assert found == {mha_lib.__version__}
