@@ -4,10 +4,21 @@ import os
 from functools import wraps
 
 import pytest
+import torch
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Keyboard, Locator, Mouse, Page
 
-from mha_lib.widgets import to_html
+from mha_lib import BatchedMHA
+from mha_lib.widgets import (
+    AttentionExplorer,
+    EinsumSteps,
+    HeadLayout,
+    MaskPainter,
+    ScaleLab,
+    VersionsSideBySide,
+    to_html,
+)
+from mha_lib.widgets.base import HERE, Widget
 from tests.browser import Visit
 
 WITHOUT_BROWSER = "WIDGETS_WITHOUT_BROWSER"  # set: only what tests Python
@@ -83,6 +94,40 @@ class Live(Visit):
 
     def width(self) -> int:
         return self.page.evaluate("document.documentElement.scrollWidth")
+
+
+@pytest.fixture
+def every_widget() -> list[Widget]:
+    """One of each kind."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(2, 3, 8, generator=generator)
+    parameters = BatchedMHA(8, 2).state_dict()
+    return [
+        AttentionExplorer(x.softmax(-1)),
+        HeadLayout(),
+        MaskPainter(5),
+        EinsumSteps(),
+        VersionsSideBySide(x, parameters, 2),
+        ScaleLab(x[0], x[1]),
+    ]
+
+
+@pytest.fixture(scope="module")
+def scripts(chromium):
+    """A page that may import our JavaScript by file, as "/tensor.js"."""
+
+    def give(route):
+        name = route.request.url.rpartition("/")[2]
+        kind, text = "text/html", ""
+        if name:
+            kind, text = "text/javascript", (HERE / name).read_text(encoding="utf-8")
+        route.fulfill(content_type=kind, body=text)
+
+    opened = chromium.new_page()
+    opened.route("http://widgets.test/**", give)
+    opened.goto("http://widgets.test/")
+    yield opened
+    opened.close()
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ import torch
 
 from mha_lib.layouts import batch_to_heads, heads_to_batch, merge_heads, split_heads
 from mha_lib.widgets import HeadLayout
-from mha_lib.widgets.base import module
 from mha_lib.widgets.head_layout import RECIPES, _apply, _run
 
 NAMES = list(RECIPES)
@@ -20,40 +19,35 @@ TABLE = "All steps as a table"
 
 
 @pytest.fixture(scope="module")
-def engine(chromium):
+def engine(scripts):
     """run(list of (steps, sizes)) in the page, as plain numbers."""
-    page = chromium.new_page()
-    page.evaluate(
-        """async (text) => {
-            text += "\\nexport { run, contiguous, elements, judge, luck };";
-            const module = new Blob([text], { type: "text/javascript" });
-            window.engine = await import(URL.createObjectURL(module));
-        }""",
-        module("head_layout"),
-    )
 
     def run(cases):
-        return page.evaluate(
-            """cases => cases.map(([steps, sizes]) => {
-                const { run, contiguous, elements, judge, luck } = window.engine;
-                const states = run(steps, sizes);
-                return states.map(({ value, error }, i) => ({
-                    ...(error ? { error: [error.type, error.message] } : {
-                        parts: value.parts.map(x => [x.shape, x.strides, x.offset,
-                            contiguous(x), elements(x)]),
-                        tuple: Boolean(value.tuple),
-                        same: i === 0 || value.parts[0].memory
-                            === states[i - 1].value.parts[0].memory,
-                    }),
-                    verdict: judge(states[i], sizes),
-                    luck: i === states.length - 1 && !error ? luck(steps, sizes) : "",
-                }));
-            })""",
+        return scripts.evaluate(
+            """async cases => {
+                const { run } = await import("/head_layout_steps.js");
+                const { judge, luck } = await import("/head_layout_verdict.js");
+                const { contiguous, elements } = await import("/tensor.js");
+                return cases.map(([steps, sizes]) => {
+                    const states = run(steps, sizes);
+                    return states.map(({ value, error }, i) => ({
+                        ...(error ? { error: [error.type, error.message] } : {
+                            parts: value.parts.map(x => [x.shape, x.strides, x.offset,
+                                contiguous(x), elements(x)]),
+                            tuple: Boolean(value.tuple),
+                            same: i === 0 || value.parts[0].memory
+                                === states[i - 1].value.parts[0].memory,
+                        }),
+                        verdict: judge(states[i], sizes),
+                        luck: i === states.length - 1 && !error
+                            ? luck(steps, sizes) : "",
+                    }));
+                });
+            }""",
             cases,
         )
 
-    yield run
-    page.close()
+    return run
 
 
 def sizes(B, T, H, D):

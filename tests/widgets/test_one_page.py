@@ -1,20 +1,5 @@
 """Widgets keep their looks beside each other, and in hosts with rules of their own."""
 
-import matplotlib.pyplot as plt
-import pytest
-import torch
-
-from mha_lib import BatchedMHA
-from mha_lib.widgets import (
-    AttentionExplorer,
-    EinsumSteps,
-    HeadLayout,
-    MaskPainter,
-    ScaleLab,
-    VersionsSideBySide,
-)
-from mha_lib.widgets.base import Widget
-
 CLASSIC = """
 html { font-size: 10px; }
 body { font-size: 14px; }
@@ -22,25 +7,6 @@ label { display: inline-block; margin-bottom: 5px; font-weight: bold; }
 output { display: block; padding-top: 7px; font-size: 20px; color: #555; }
 summary { display: block; }
 """  # what Notebook 6 gives to bare elements
-
-
-@pytest.fixture
-def every_widget(monkeypatch) -> list[Widget]:
-    """One of each kind, without the stills, which take longer than all else."""
-    generator = torch.Generator().manual_seed(0)
-    x = torch.randn(2, 3, 8, generator=generator)
-    parameters = BatchedMHA(8, 2).state_dict()
-    widgets = [
-        AttentionExplorer(x.softmax(-1)),
-        HeadLayout(),
-        MaskPainter(5),
-        EinsumSteps(),
-        VersionsSideBySide(x, parameters, 2),
-        ScaleLab(x[0], x[1]),
-    ]
-    for widget in widgets:
-        monkeypatch.setattr(type(widget), "still", lambda self: plt.figure())
-    return widgets
 
 
 def looks(opened) -> dict[str, list]:
