@@ -49,8 +49,7 @@ def _gather(name: str, texts: dict[str, str]) -> None:
     """Add the files that `name` imports from to `texts`, then itself."""
     text = _read(f"{name}.js")
     for neighbour in IMPORT.findall(text):
-        if neighbour not in texts:
-            _gather(neighbour, texts)
+        _gather(neighbour, texts)  # once more, it keeps its place
     texts[name] = IMPORT.sub("", text)
     if other := re.search("^import.*", texts[name], re.MULTILINE):
         raise ValueError(
