@@ -1,8 +1,10 @@
 // Where does each query look? All heads small, one head large, one query in words.
+import { dot, fixed, need, needArray, products, range, softmax } from "./arithmetic.js";
 import {
-  button, choice, controls, dot, fixed, h, heatmap, need, needArray, numbers, palette, press,
-  products, put, range, readout, say, shade, slider, softmax, toggle, widget,
+  button, choice, controls, h, numbers, palette, press, put, readout, say, shade, slider,
+  toggle, widget,
 } from "./common.js";
+import { heatmap } from "./heatmap.js";
 
 const VIEWS = { weights: "weights", scores: "scores (before softmax)" };
 const LOG_FLOOR = 4; // decades that the logarithmic colours span

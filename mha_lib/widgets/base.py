@@ -4,6 +4,7 @@ import base64
 import contextlib
 import io
 import re
+from collections import Counter
 from collections.abc import Sequence
 from importlib.resources import files
 from typing import TYPE_CHECKING
@@ -16,8 +17,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 HERE = files(__package__)
-IMPORT = re.compile(r'^import \{[^}]*\} from "\./common\.js";\n', re.MULTILINE)
+IMPORT = re.compile(
+    r'^import \{\s*\w+(?:,\s*\w+)*,?\s*\} from "\./(\w+)\.js";\n', re.MULTILINE
+)
 EXPORT = re.compile(r"^export (?!default)", re.MULTILINE)
+NAME = re.compile(r"^(?:export )?(?:const|let|class|function) (\w+)", re.MULTILINE)
 REM, OUR_REM = re.compile(r"([\d.]+)rem\b"), r"calc(\1 * var(--mha-rem))"
 VIEW = "application/vnd.jupyter.widget-view+json"
 DIGITS = 7  # of a float32: more would only be longer
@@ -27,12 +31,30 @@ def module(name: str) -> str:
     """The JavaScript of a widget in one text, which needs no second file.
 
     A module from a Blob, as Jupyter and our pages load it, cannot import its neighbour;
-    so `common.js` is put where a widget imports it.
+    so each file stands once before all that import from it. They share one scope.
+
+    Raises:
+        ValueError: an import of another form, or a name that two files give.
     """
-    common, own = (_read(f"{x}.js") for x in ("common", name))
-    if not IMPORT.search(own):
-        raise ValueError(f'{name}.js must import {{ … }} from "./common.js"')
-    return EXPORT.sub("", common) + IMPORT.sub("", own)
+    texts: dict[str, str] = {}
+    _gather(name, texts)
+    text = "".join(texts.values())
+    given = Counter(NAME.findall(text))
+    if twice := [x for x, count in given.items() if count > 1]:
+        raise ValueError(f"{', '.join(texts)} must not share a name; got {twice}")
+    return EXPORT.sub("", text)
+
+
+def _gather(name: str, texts: dict[str, str]) -> None:
+    """Add the files that `name` imports from to `texts`, then itself."""
+    text = _read(f"{name}.js")
+    for neighbour in IMPORT.findall(text):
+        _gather(neighbour, texts)  # once more, it keeps its place
+    texts[name] = IMPORT.sub("", text)
+    if other := re.search("^import.*", texts[name], re.MULTILINE):
+        raise ValueError(
+            f'{name}.js must import {{ a, b }} from "./x.js"; got {other[0]!r}'
+        )
 
 
 def style(name: str) -> str:

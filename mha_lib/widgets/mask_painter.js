@@ -1,8 +1,9 @@
 // Who may see whom: paint a mask or combine rules, see the weights, copy it for a framework.
+import { fixed, need, needArray, range, softmax } from "./arithmetic.js";
 import {
-  button, choice, controls, fixed, h, heatmap, need, needArray, numbers, range, readout,
-  say, slider, softmax, toggle, widget,
+  button, choice, controls, h, numbers, readout, say, slider, toggle, widget,
 } from "./common.js";
+import { heatmap } from "./heatmap.js";
 
 // --- rules --------------------------------------------------------------------------
 

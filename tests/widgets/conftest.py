@@ -4,21 +4,39 @@ import os
 from functools import wraps
 
 import pytest
+import torch
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Keyboard, Locator, Mouse, Page
 
-from mha_lib.widgets import to_html
+from mha_lib import BatchedMHA
+from mha_lib.widgets import (
+    AttentionExplorer,
+    EinsumSteps,
+    HeadLayout,
+    MaskPainter,
+    ScaleLab,
+    VersionsSideBySide,
+    page,
+    to_html,
+)
+from mha_lib.widgets.base import HERE, Widget
 from tests.browser import Visit
 
 WITHOUT_BROWSER = "WIDGETS_WITHOUT_BROWSER"  # set: only what tests Python
 
-ACTS = {  # what a reader does; a widget answers in the frame after it
-    Locator: "check click dispatch_event fill focus hover press select_option "
-    "set_checked tap uncheck",
+ACTS = {  # what a reader or a script does; a widget answers in the frame after it
+    Locator: "check click dispatch_event evaluate fill focus hover press "
+    "select_option set_checked tap uncheck",
     Keyboard: "press type",
     Mouse: "click down move up wheel",
-    Page: "emulate_media set_viewport_size",
+    Page: "add_style_tag emulate_media evaluate set_viewport_size",
 }
+READER = {  # who opens a page, if a test says nothing else
+    "viewport": {"width": 1280, "height": 720},
+    "color_scheme": "light",
+    "reduced_motion": "no-preference",
+}
+OTHER = {"light": "dark", "dark": "light"}
 
 
 def pytest_collection_modifyitems(config, items):
@@ -30,26 +48,38 @@ def pytest_collection_modifyitems(config, items):
 
 
 class Live(Visit):
-    """A widget, alive in a page of its own on file://; more may stand below it."""
+    """Widgets, alive in a page on file://; the next come into the same page.
 
-    def __init__(self, browser, widgets, folder, **context):
-        file = folder / "page.html"
-        file.write_text(to_html(*widgets, title="Test"), encoding="utf-8")
-        super().__init__(browser, file.as_uri(), file.as_uri(), **context)
+    A new page takes the browser four times as long as new widgets in an old one.
+    """
+
+    def __init__(self, browser, folder, **context):
+        self.file = folder / "page.html"
+        super().__init__(browser, "about:blank", self.file.as_uri(), **context)
         self.page.set_default_timeout(5000)  # milliseconds
+
+    def open(self, widgets, viewport, color_scheme, reduced_motion):
+        """As in a fresh page: the pointer in the corner, the settings a reader's."""
+        self.scheme = color_scheme
+        self.page.mouse.move(0, 0)
+        self.page.set_viewport_size(viewport)
+        self.page.emulate_media(
+            color_scheme=color_scheme, reduced_motion=reduced_motion
+        )
+        self.file.write_text(to_html(*widgets, title="Test"), encoding="utf-8")
+        self.page.goto(self.file.as_uri())
         self.page.wait_for_selector("html[data-widgets=ready]")
         self.root_element = self.page.locator(".mha").first
         self.settle()
 
     def settle(self):
         """Wait until what was asked for has been drawn: two frames."""
-        self.page.evaluate(
+        self.page.main_frame.evaluate(
             "() => new Promise(r => requestAnimationFrame("
             "() => requestAnimationFrame(() => r())))"
         )
 
     def text(self, selector: str) -> str:
-        self.settle()
         return self.root_element.locator(selector).inner_text()
 
     def control(self, label: str):
@@ -60,23 +90,30 @@ class Live(Visit):
 
     def pixels(self, selector: str = ".mha-map canvas", at: int = 0) -> str:
         """What a canvas shows, as text to compare."""
-        self.settle()
         canvas = self.root_element.locator(selector).nth(at)
-        return canvas.evaluate("canvas => canvas.toDataURL()")
+        return canvas.evaluate_all("([canvas]) => canvas.toDataURL()")
 
     def table(self, summary: str) -> list[list[str]]:
         """The cells of a folded table, heads included; it is left open."""
         details = self.root_element.locator("details", has_text=summary)
         if details.get_attribute("open") is None:
             details.locator("summary").click()
-        self.settle()
-        return details.locator("table").evaluate(
-            "t => [...t.rows].map(r => [...r.cells].map(c => c.textContent))"
+        return details.locator("table").evaluate_all(
+            "([t]) => [...t.rows].map(r => [...r.cells].map(c => c.textContent))"
         )
 
+    def light(self, scheme: str):
+        """The page in the light or in the dark, as if its theme had been switched."""
+        self.page.emulate_media(color_scheme=scheme)
+        self.page.evaluate(f"document.documentElement.dataset.theme = '{scheme}'")
+
     def faults(self) -> list[str]:
-        """What axe-core finds."""
+        """What axe-core finds; in the other colours their contrast alone can differ."""
         found = Axe().run(self.page).response["violations"]
+        self.light(OTHER[self.scheme])
+        contrast = {"runOnly": ["color-contrast"], "resultTypes": ["violations"]}
+        found += Axe().run(self.page, options=contrast).response["violations"]
+        self.light(self.scheme)
         return [
             f"{x['id']}: {node['html'][:200]}" for x in found for node in x["nodes"]
         ]
@@ -86,23 +123,76 @@ class Live(Visit):
 
 
 @pytest.fixture
-def live(chromium, tmp_path, monkeypatch):
+def every_widget() -> list[Widget]:
+    """One of each kind."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(2, 3, 8, generator=generator)
+    parameters = BatchedMHA(8, 2).state_dict()
+    return [
+        AttentionExplorer(x.softmax(-1)),
+        HeadLayout(),
+        MaskPainter(5),
+        EinsumSteps(),
+        VersionsSideBySide(x, parameters, 2),
+        ScaleLab(x[0], x[1]),
+    ]
+
+
+@pytest.fixture(scope="module")
+def scripts(chromium):
+    """A page that may import our JavaScript by file, as "/tensor.js"."""
+
+    def give(route):
+        name = route.request.url.rpartition("/")[2]
+        kind, text = "text/html", ""
+        if name:
+            kind, text = "text/javascript", (HERE / name).read_text(encoding="utf-8")
+        route.fulfill(content_type=kind, body=text)
+
+    opened = chromium.new_page()
+    opened.route("http://widgets.test/**", give)
+    opened.goto("http://widgets.test/")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def stage(chromium, tmp_path_factory):
+    """The page in which the tests of a file open their widgets."""
+    page = Live(chromium, tmp_path_factory.mktemp("stage"))
+    yield page
+    page.context.close()
+
+
+@pytest.fixture
+def live(stage, chromium, tmp_path, monkeypatch):
     """Open a widget: live(widget, color_scheme="dark", viewport={...}).
 
-    After each act of a reader the test goes on when the widgets have drawn: what a
-    test reads is never of the frame before, however slow the machine.
+    What was open before is gone then. After each act of a reader the test goes on when
+    the widgets have drawn: what a test reads is never of the frame before, however slow
+    the machine. The stills, which take longer than all else, are left out.
     """
-    visits = []
+    opened, now = [stage], []
+    stage.complaints.clear()
+    monkeypatch.setattr(page, "png", lambda figure: "")
 
     def open_widget(*widgets, **context):
-        visits.append(Live(chromium, widgets, tmp_path, **context))
-        return visits[-1]
+        for kind in {type(widget) for widget in widgets}:
+            monkeypatch.setattr(kind, "still", lambda self: None)
+        own = {key: context.pop(key) for key in [*context] if key not in READER}
+        if own:  # such as a page for fingers
+            opened.append(Live(chromium, tmp_path, **own))
+        now[:] = []
+        visit = opened[-1] if own else stage
+        visit.open(widgets, **READER | context)
+        now[:] = [visit]
+        return visit
 
     def and_settle(act):
         @wraps(act)
         def act_and_settle(*args, **options):
             done = act(*args, **options)
-            for visit in visits:
+            for visit in now:
                 visit.settle()
             return done
 
@@ -112,9 +202,22 @@ def live(chromium, tmp_path, monkeypatch):
         for name in names.split():
             monkeypatch.setattr(kind, name, and_settle(getattr(kind, name)))
     yield open_widget
-    for visit in visits:
+    for visit in opened[1:]:
         visit.context.close()
-        assert visit.complaints == []
+    assert [x for visit in opened for x in visit.complaints] == []
+
+
+def assert_says(live, make, cases):
+    """Of a widget with each (trait, bad value, sentence): the sentence, nothing else.
+
+    All stand in one page, so that none troubles another.
+    """
+    widgets = [make() for _ in cases]
+    for widget, (trait, value, _) in zip(widgets, cases):
+        setattr(widget, trait, value)
+    said = live(*widgets).page.locator(".mha").all_inner_texts()
+    for text, (trait, value, sentence) in zip(said, cases, strict=True):
+        assert "cannot be drawn" in text and sentence in text, (trait, value)
 
 
 def number(text: str) -> float:

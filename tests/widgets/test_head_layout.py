@@ -8,8 +8,8 @@ import torch
 
 from mha_lib.layouts import batch_to_heads, heads_to_batch, merge_heads, split_heads
 from mha_lib.widgets import HeadLayout
-from mha_lib.widgets.base import module
 from mha_lib.widgets.head_layout import RECIPES, _apply, _run
+from tests.widgets.conftest import assert_says
 
 NAMES = list(RECIPES)
 SPLIT, ALONE, INTERLEAVED, MERGE, REFUSED, UNTURNED, CONCAT, BATCH_MAJOR = NAMES
@@ -20,40 +20,35 @@ TABLE = "All steps as a table"
 
 
 @pytest.fixture(scope="module")
-def engine(chromium):
+def engine(scripts):
     """run(list of (steps, sizes)) in the page, as plain numbers."""
-    page = chromium.new_page()
-    page.evaluate(
-        """async (text) => {
-            text += "\\nexport { run, contiguous, elements, judge, luck };";
-            const module = new Blob([text], { type: "text/javascript" });
-            window.engine = await import(URL.createObjectURL(module));
-        }""",
-        module("head_layout"),
-    )
 
     def run(cases):
-        return page.evaluate(
-            """cases => cases.map(([steps, sizes]) => {
-                const { run, contiguous, elements, judge, luck } = window.engine;
-                const states = run(steps, sizes);
-                return states.map(({ value, error }, i) => ({
-                    ...(error ? { error: [error.type, error.message] } : {
-                        parts: value.parts.map(x => [x.shape, x.strides, x.offset,
-                            contiguous(x), elements(x)]),
-                        tuple: Boolean(value.tuple),
-                        same: i === 0 || value.parts[0].memory
-                            === states[i - 1].value.parts[0].memory,
-                    }),
-                    verdict: judge(states[i], sizes),
-                    luck: i === states.length - 1 && !error ? luck(steps, sizes) : "",
-                }));
-            })""",
+        return scripts.evaluate(
+            """async cases => {
+                const { run } = await import("/head_layout_steps.js");
+                const { judge, luck } = await import("/head_layout_verdict.js");
+                const { contiguous, elements } = await import("/tensor.js");
+                return cases.map(([steps, sizes]) => {
+                    const states = run(steps, sizes);
+                    return states.map(({ value, error }, i) => ({
+                        ...(error ? { error: [error.type, error.message] } : {
+                            parts: value.parts.map(x => [x.shape, x.strides, x.offset,
+                                contiguous(x), elements(x)]),
+                            tuple: Boolean(value.tuple),
+                            same: i === 0 || value.parts[0].memory
+                                === states[i - 1].value.parts[0].memory,
+                        }),
+                        verdict: judge(states[i], sizes),
+                        luck: i === states.length - 1 && !error
+                            ? luck(steps, sizes) : "",
+                    }));
+                });
+            }""",
             cases,
         )
 
-    yield run
-    page.close()
+    return run
 
 
 def sizes(B, T, H, D):
@@ -271,13 +266,6 @@ def test_refusal_says_which_cells(engine):
 
 
 # --- the page -------------------------------------------------------------------------
-
-
-@pytest.fixture
-def live(live, monkeypatch):
-    """Pages without the still, which takes longer than all else."""
-    monkeypatch.setattr(HeadLayout, "still", lambda self: plt.figure())
-    return live
 
 
 def column(opened, which=0):
@@ -534,11 +522,10 @@ def test_a_wide_page_shows_all_steps(live):
     assert unfolded(opened) == [True] * 4
 
 
-@pytest.mark.parametrize("colours", ["light", "dark"])
-def test_nothing_for_axe_to_find(live, colours):
+def test_nothing_for_axe_to_find(live):
     widget = HeadLayout(2, 4, 2, 1, show=CONCAT, beside=REFUSED)
     widget.colour = "token"
-    opened = live(widget, color_scheme=colours)
+    opened = live(widget)
     opened.table(TABLE)
     assert opened.faults() == []
 
@@ -555,28 +542,25 @@ def test_fits_a_small_phone(live):
     assert cut == 0
 
 
-@pytest.mark.parametrize(
-    ("trait", "value", "sentence"),
-    [
-        ("steps", ["y"], "must start from “x” or “context”"),
-        ("steps", ["x", "permute(0, 2, 1)"], "is none of view, reshape"),
-        ("steps", ["x", "view(B, T, Q)"], "“Q” in the step"),
-        ("steps", ["x", "view()"], "has 0 arguments"),
-        ("steps", ["x", "split(0, 1)"], "without elements"),
-        ("steps", ["x", *["transpose(0, 1)"] * 9], "at most 8 steps"),
-        ("steps", [], "no steps"),
-        ("tokens", 0, "at least 1"),
-        ("tokens", 7, "at most 2 sequences of 6 tokens"),
-        ("head_dim", 20, "at most 48"),
-        ("element", 99, "no number 99"),
-        ("colour", "rainbow", "colour must be"),
-        ("recipes", [["only a name"]], "a name and its steps"),
-    ],
-)
-def test_bad_state_is_a_sentence(live, trait, value, sentence):
-    widget = HeadLayout()
-    setattr(widget, trait, value)
-    assert sentence in live(widget).text(".mha-problem")
+BAD_STATE = [
+    ("steps", ["y"], "must start from “x” or “context”"),
+    ("steps", ["x", "permute(0, 2, 1)"], "is none of view, reshape"),
+    ("steps", ["x", "view(B, T, Q)"], "“Q” in the step"),
+    ("steps", ["x", "view()"], "has 0 arguments"),
+    ("steps", ["x", "split(0, 1)"], "without elements"),
+    ("steps", ["x", *["transpose(0, 1)"] * 9], "at most 8 steps"),
+    ("steps", [], "no steps"),
+    ("tokens", 0, "at least 1"),
+    ("tokens", 7, "at most 2 sequences of 6 tokens"),
+    ("head_dim", 20, "at most 48"),
+    ("element", 99, "no number 99"),
+    ("colour", "rainbow", "colour must be"),
+    ("recipes", [["only a name"]], "a name and its steps"),
+]
+
+
+def test_bad_state_is_a_sentence(live):
+    assert_says(live, HeadLayout, BAD_STATE)
 
 
 # --- Python ---------------------------------------------------------------------------

@@ -1,19 +1,9 @@
 """Widgets keep their looks beside each other, and in hosts with rules of their own."""
 
-import matplotlib.pyplot as plt
-import pytest
-import torch
+import base64
+import re
 
-from mha_lib import BatchedMHA
-from mha_lib.widgets import (
-    AttentionExplorer,
-    EinsumSteps,
-    HeadLayout,
-    MaskPainter,
-    ScaleLab,
-    VersionsSideBySide,
-)
-from mha_lib.widgets.base import Widget
+from mha_lib.widgets import to_html
 
 CLASSIC = """
 html { font-size: 10px; }
@@ -22,25 +12,6 @@ label { display: inline-block; margin-bottom: 5px; font-weight: bold; }
 output { display: block; padding-top: 7px; font-size: 20px; color: #555; }
 summary { display: block; }
 """  # what Notebook 6 gives to bare elements
-
-
-@pytest.fixture
-def every_widget(monkeypatch) -> list[Widget]:
-    """One of each kind, without the stills, which take longer than all else."""
-    generator = torch.Generator().manual_seed(0)
-    x = torch.randn(2, 3, 8, generator=generator)
-    parameters = BatchedMHA(8, 2).state_dict()
-    widgets = [
-        AttentionExplorer(x.softmax(-1)),
-        HeadLayout(),
-        MaskPainter(5),
-        EinsumSteps(),
-        VersionsSideBySide(x, parameters, 2),
-        ScaleLab(x[0], x[1]),
-    ]
-    for widget in widgets:
-        monkeypatch.setattr(type(widget), "still", lambda self: plt.figure())
-    return widgets
 
 
 def looks(opened) -> dict[str, list]:
@@ -53,6 +24,17 @@ def looks(opened) -> dict[str, list]:
                 getComputedStyle(x).touchAction, getComputedStyle(x).display,
             ]),
         ]))"""
+    )
+
+
+def colours(opened) -> list:
+    """What is seen of every part of the widgets, but for its size and place."""
+    return opened.page.evaluate(
+        """() => [...document.querySelectorAll('.mha, .mha *')].map(x => {
+            const { color, backgroundColor, borderColor, fill, stroke }
+                = getComputedStyle(x);
+            return [x.toDataURL?.(), color, backgroundColor, borderColor, fill, stroke];
+        })"""
     )
 
 
@@ -77,3 +59,21 @@ def test_text_is_legible_where_a_rem_is_small(live, every_widget):
         "all => all.map(x => getComputedStyle(x).display)"
     )
     assert set(marks) == {"list-item"}
+
+
+def test_a_page_opened_in_the_dark_is_one_that_was_switched(live, every_widget):
+    opened = live(*every_widget)
+    light = colours(opened)
+    opened.light("dark")
+    switched = colours(opened)
+    assert switched != light
+    assert colours(live(*every_widget, color_scheme="dark")) == switched
+
+
+def test_who_has_no_javascript_sees_the_stills(every_widget):
+    page = to_html(*every_widget)
+    pattern = r'<noscript><img alt="(.*?)" src="data:image/png;base64,(.*?)"'
+    names, stills = zip(*re.findall(pattern, page))
+    assert list(names) == list(map(repr, every_widget))
+    assert len(set(stills)) == len(every_widget)
+    assert all(base64.b64decode(still)[1:4] == b"PNG" for still in stills)
