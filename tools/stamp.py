@@ -2,6 +2,7 @@
 
     python -m tools.stamp            # after a change of `repository`
     python -m tools.stamp --check    # only say what is out of date (exit 1)
+    python -m tools.stamp --publish  # the same, and refuse an address of nobody
 
 Each rule turns the text of a file into the text it should have; running twice
 changes nothing.
@@ -14,6 +15,7 @@ from pathlib import Path
 
 from tools import book, notebook
 
+UNSTAMPED = "YOUR_NAME"  # the owner until somebody sets one: no link leads anywhere
 ADDRESS = re.compile(r"https://github\.com/[\w.-]+/[\w.-]+(?<!\.git)")
 # In a notebook, \" ends the address.
 INSTALL = re.compile(r"(mha_lib(?:\[\w+\])? @ )git\+[^\s\"\\]+")
@@ -24,6 +26,10 @@ BINDER_BADGE = "https://mybinder.org/badge_logo.svg"
 
 def slug(url: str) -> str:
     return url.removeprefix("https://github.com/")
+
+
+def is_stamped(url: str) -> bool:
+    return not slug(url).startswith(f"{UNSTAMPED}/")
 
 
 def colab_link(url: str, branch: str, path: str) -> str:
@@ -107,9 +113,16 @@ def main(arguments: list[str]) -> int:
             "_config.yml: repository.url must read https://github.com/NAME/REPOSITORY "
             f"(without .git or / at the end); it reads {url}"
         )
-    if arguments not in ([], ["--check"]):
-        sys.exit(f"stamp takes nothing or --check; got {' '.join(arguments)}")
+    if arguments not in ([], ["--check"], ["--publish"]):
+        given = " ".join(arguments)
+        sys.exit(f"stamp takes nothing, --check or --publish; got {given}")
     check = bool(arguments)
+    if arguments == ["--publish"] and not is_stamped(url):
+        sys.exit(
+            f"Not published: repository.url in _config.yml still names {UNSTAMPED}, so "
+            "the links to the repository, Colab and Binder would lead nowhere. Write "
+            "the address of your repository there, run make stamp, and commit."
+        )
     found = outdated()
     for path, text in found.items():
         print(f"{path.relative_to(book.ROOT)}: {'out of date' if check else 'stamped'}")

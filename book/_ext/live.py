@@ -11,21 +11,19 @@ import json
 import re
 from pathlib import Path
 
+import address
 from docutils import nodes
 from sphinx.application import Sphinx
+from sphinx.config import Config
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
 from mha_lib.widgets.base import VIEW
 from mha_lib.widgets.page import STATE, host, in_script
 
 HOST = "widgets/host.js"
-NOTE = (
-    "To move these controls, run this page in Colab or in Jupyter: they call "
-    "Python, and a page has none."
-)
+NOTE = "These controls call Python, and a page has none."
 NOTE_BELOW_A_WIDGET = (
-    "The controls that made this call Python, and a page has none. To move "
-    "them, run this page in Colab or in Jupyter."
+    "The controls that made this call Python, and a page has none."
 )
 LAYOUT = ("layout", "tabbable", "tooltip")  # of every widget; no use here
 REFERENCE = "IPY_MODEL_"  # how a state names another model
@@ -69,8 +67,21 @@ class Stills(SphinxPostTransform):
                 shown = [view(drawing), before, *still, after]
             if drawing != model:
                 text = NOTE_BELOW_A_WIDGET if drawing else NOTE
-                shown += [nodes.paragraph("", text, classes=["needs-python"])]
+                shown.append(where_to_run(self.config, self.env.docname, text))
             bundle.replace_self(shown)
+
+
+def where_to_run(config: Config, page: str, text: str) -> nodes.paragraph:
+    """Say where a page's controls can be moved, with a link if there is one."""
+    notebook = f"{page}.ipynb"
+    note = nodes.paragraph("", f"{text} To move them, open ")
+    note += [nodes.literal("", notebook), nodes.Text(" in Jupyter")]
+    if link := address.colab(config, notebook):
+        note += nodes.Text(", or this page ")
+        note += nodes.reference("", "in Colab", refuri=link)
+    note += nodes.Text(".")
+    note["classes"].append("needs-python")
+    return note
 
 
 def drawn_by(models: dict[str, dict], model: str) -> str | None:

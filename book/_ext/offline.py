@@ -44,16 +44,30 @@ ICON = re.compile(r"\bfa-[a-z0-9-]+")
 ICON_RULE = re.compile(
     r'(?P<selectors>(?:\.fa-[\w-]+:{1,2}before,?)+)\{content:"\\(?P<code>\w+)"\}'
 )
+SIGN = re.compile(r"\\(?P<code>[ef][\da-f]{3})\b|(?P<sign>[\ue000-\uf8ff])")
 FONT_FILES = re.compile(
     r'url\((?P<path>\.\./webfonts/[\w-]+)\.woff2\) format\("woff2"\),'
     r'url\([^)]*\.ttf\) format\("truetype"\)'
 )
 
 
-def drop_unused_icons(fontawesome: Path, used: set[str]) -> None:
-    """Leave the icons that occur: 10 kB of 860 kB, all fonts and rules told."""
+def signs(css: str) -> set[int]:
+    """The icons that a style sheet names by their code, without a class."""
+    return {
+        int(found["code"], 16) if found["code"] else ord(found["sign"])
+        for found in SIGN.finditer(css)
+    }
+
+
+def drop_unused_icons(
+    fontawesome: Path, used: set[str], codes: set[int]
+) -> None:
+    """Leave the icons that occur, by their class or by their code.
+
+    Fonts and rules come down from 860 kB to 25 kB.
+    """
     css = fontawesome / "css" / "all.min.css"
-    codes: set[int] = set()
+    codes = set(codes)
 
     def keep(rule: re.Match) -> str:
         names = set(ICON.findall(rule["selectors"]))
@@ -124,8 +138,13 @@ def finish(app: Sphinx, error: Exception | None) -> None:
         "**/*theme.js"
     ):  # they add icons later
         used.update(ICON.findall(script.read_text(encoding="utf-8")))
-    for icons in (out / "_static" / "vendor" / "fontawesome").iterdir():
-        drop_unused_icons(icons, used)
+    vendor = out / "_static" / "vendor" / "fontawesome"
+    codes: set[int] = set()
+    for sheet in (out / "_static").rglob("*.css"):
+        if not sheet.is_relative_to(vendor):
+            codes |= signs(sheet.read_text(encoding="utf-8"))
+    for icons in vendor.iterdir():
+        drop_unused_icons(icons, used, codes)
     for picture in (out / "_images").glob("*.png"):
         shrink(picture)
 

@@ -61,6 +61,18 @@ REPAIRS = (
 )
 
 
+# A long name in a sentence may break, but only where a reader expects it.
+INLINE_CODE = re.compile(r'(?<=<span class="pre">)[^<]{12,}(?=</span>)')
+BREAKS = re.compile(r"(?<=[^\W_]{2})_+(?=[^\W_])|(?<=[\w)\]]{2})(?=\.[^\W\d])")
+
+
+def let_names_break(html: str) -> str:
+    """Allow a line to end after each `_` and before each `.` of a long name."""
+    return INLINE_CODE.sub(
+        lambda name: BREAKS.sub(r"\g<0><wbr>", name[0]), html
+    )
+
+
 def repair_pages(app: Sphinx, error: Exception | None) -> None:
     if error or app.builder.format != "html":
         return
@@ -68,7 +80,7 @@ def repair_pages(app: Sphinx, error: Exception | None) -> None:
         html = page.read_text(encoding="utf-8")
         for pattern, better in REPAIRS:
             html = pattern.sub(better, html)
-        page.write_text(html, encoding="utf-8")
+        page.write_text(let_names_break(html), encoding="utf-8")
 
 
 def setup(app: Sphinx) -> dict:

@@ -70,7 +70,7 @@ export function widget(name, build) {
     size.observe(root);
     const theme = new MutationObserver(() => {
       palettes.delete(root);
-      schedule();
+      update(); // now: paper does not wait for a frame
     });
     const attributeFilter = ["data-theme", "data-jp-theme-light", "class", "theme"];
     for (const node of [document.documentElement, document.body]) {

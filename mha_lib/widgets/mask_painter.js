@@ -1,11 +1,13 @@
 // Who may see whom: paint a mask or combine rules, see the weights, copy it for a framework.
 import { fixed, need, needArray, range, softmax } from "./arithmetic.js";
 import {
-  button, choice, controls, h, numbers, readout, say, slider, toggle, widget,
+  button, choice, controls, h, numbers, press, readout, say, slider, toggle, widget,
 } from "./common.js";
 import { heatmap } from "./heatmap.js";
 
 // --- rules --------------------------------------------------------------------------
+
+const RULES = ["causal", "align", "length", "side", "window", "block", "swapped"];
 
 /** The rules that are switched on: as Python, which is shown, and as what they mean. */
 function conditions(get) {
@@ -27,13 +29,15 @@ function offset(get) {
   return get("align") === "top-left" ? 0 : get("key_tokens").length - get("query_tokens").length;
 }
 
+/** What the rules alone make: they say who may attend or, swapped, who may not. */
 export function ruled(get) {
-  const [first, rules] = [offset(get), conditions(get)];
+  const [first, rules, swapped] = [offset(get), conditions(get), get("swapped")];
   return get("query_tokens").map((_, t) =>
-    get("key_tokens").map((_, s) => rules.every(([, allows]) => allows(t + first, s))));
+    get("key_tokens").map((_, s) => rules.every(([, allows]) => allows(t + first, s)) !== swapped));
 }
 
 const same = (a, b) => a.every((row, t) => row.every((x, s) => x === b[t][s]));
+const opposite = (mask) => mask.map((row) => row.map((x) => !x));
 
 // --- the forms of the frameworks ----------------------------------------------------
 
@@ -52,14 +56,14 @@ function pythonMask(now, library) {
     const rows = now.mask.map((row) => `    ${bits(row)},\n`).join("");
     return `mask = ${library}.${array}([  # 1 = may attend\n${rows}], dtype=${bool})\n`;
   }
-  if (!now.rules.length) return `mask = ${library}.ones((${T}, ${S}), dtype=${bool})\n`;
+  if (!now.rules.length) return `mask = ${library}.${now.swapped ? "zeros" : "ones"}((${T}, ${S}), dtype=${bool})\n`;
   const grid = library === "torch"
     ? `t = torch.arange(${T})[:, None].expand(${T}, ${S})\ns = torch.arange(${S}).expand(${T}, ${S})\n`
     : `t, s = ${library}.indices((${T}, ${S}))\n`;
   const shift = now.offset && now.rules.some((x) => x.includes("t"))
     ? `t = t ${now.offset < 0 ? "-" : "+"} ${Math.abs(now.offset)}  # the last query stands at the last key\n` : "";
-  const terms = now.rules.length > 1 ? now.rules.map((x) => `(${x})`) : now.rules;
-  return `${grid}${shift}mask = ${terms.join(" & ")}\n`;
+  const all = now.rules.length > 1 ? now.rules.map((x) => `(${x})`).join(" & ") : now.rules[0];
+  return `${grid}${shift}mask = ${now.swapped ? `~(${all})` : all}\n`;
 }
 
 const program = (now, library, call, load = "") =>
@@ -108,7 +112,8 @@ const FORMS = {
     dtype: "bool", axes: "B S", empty: "NaN",
     more: (now) => (now.padded ? "" : " What differs from query to query goes into attn_mask."),
     code(now) {
-      const rest = { ...now, rules: now.rules.filter((x) => !/^s (<|>=) \d/.test(x)) };
+      const others = now.rules.filter((x) => !/^s (<|>=) \d/.test(x));
+      const rest = { ...now, rules: now.swapped ? now.rules : others }; // ~(a & b) is no & of two
       const padding = `padding = torch.tensor([${bits(now.real.map((x) => !x))}]).bool()  # 1 = padding\n`;
       const call = (more) => `${TORCH_LAYER}output, weights = layer(\n    query, key, value, key_padding_mask=padding${more}\n)\n`;
       if (now.padded) return `import torch\n\n${padding}${call("")}`;
@@ -192,7 +197,7 @@ function read(get) {
   const real = range(S).map((s) => mask.some((row) => row[s]));
   const equals = (allows) => mask.every((row, t) => row.every((x, s) => x === allows(t, s)));
   return {
-    mask, byRules, real, offset: first, shape: [T, S],
+    mask, byRules, real, offset: first, shape: [T, S], swapped: get("swapped"),
     weights: mask.map((row, t) => softmax(get("scores")[t], row)),
     painted: mask.flat().filter((x, i) => x !== byRules[Math.floor(i / S)][i % S]).length,
     rules: conditions(get).map(([text]) => text),
@@ -224,10 +229,28 @@ export default widget("Mask painter", (ui) => {
   ];
   const word = (trait, i) => `“${ui.get(trait)[i]}”`;
 
+  // The way back: what the widget started with, and the state before each act.
+  const state = () => Object.fromEntries([...RULES, "mask"].map((trait) => [trait, ui.get(trait)]));
+  const [start, past] = [state(), []];
+  let act = null;
+  /** Before an act. One that goes on, as along a slider, keeps its name and counts once. */
+  function begin(name = {}) {
+    if (name !== act) past.push(state());
+    act = name;
+  }
+  function change(values) {
+    begin();
+    ui.setAll(values);
+  }
+  ui.root.addEventListener("change", () => {
+    act = null; // the slider was let go
+  });
+
   // Rules write all cells but the painted ones.
   const rules = {
     ...ui,
     set(trait, value) {
+      begin(trait);
       const get = (name) => (name === trait ? value : ui.get(name));
       const [old, next] = [ruled(ui.get), ruled(get)];
       const mask = ui.get("mask").map((row, t) =>
@@ -248,6 +271,8 @@ export default widget("Mask painter", (ui) => {
   }
   function pick(t, s, event) {
     if (event.button) return; // not the first button
+    act = null; // each press is an act of its own
+    begin("paint");
     pencil = !ui.get("mask")[t][s];
     if (event.pointerId !== undefined) event.currentTarget.setPointerCapture(event.pointerId);
     paint([[t, s]], pencil);
@@ -255,8 +280,13 @@ export default widget("Mask painter", (ui) => {
   function move(t, s, event) {
     const [from, to] = [place(), [t, s]];
     if (event.type === "pointermove" && pencil !== null) paint(stroke(from, to), pencil);
-    else if (event.type === "keydown" && event.shiftKey) paint(stroke(from, to), ui.get("mask")[from[0]][from[1]]);
-    else ui.setAll({ query: t, key: s });
+    else if (event.type === "keydown" && event.shiftKey) {
+      begin("paint");
+      paint(stroke(from, to), ui.get("mask")[from[0]][from[1]]);
+    } else {
+      act = null;
+      ui.setAll({ query: t, key: s });
+    }
   }
 
   const drawing = (more, steer) => heatmap(ui, {
@@ -343,12 +373,23 @@ export default widget("Mask painter", (ui) => {
   const elsewhere = h("div", { class: "mha-forms" },
     h("div", {}, meaning, given), h("div", {}, code, copy, copied));
 
-  const clear = button("Remove the paint", () => ui.set("mask", ruled(ui.get)));
+  const clear = button("Remove the paint", () => change({ mask: ruled(ui.get) }));
+  const swap = button("Swap True and False", () =>
+    change({ swapped: !ui.get("swapped"), mask: opposite(ui.get("mask")) }));
+  const undo = button("Undo", () => {
+    act = null;
+    ui.setAll(past.pop());
+  });
+  const restart = button("Start over", () => change(start));
+  const turned = h("p", { hidden: true },
+    "Swapped: what the rules allow is hidden, all the rest may attend.");
   ui.follow(() => {
     clear.disabled = same(now.mask, now.byRules);
+    undo.disabled = !past.length;
+    restart.disabled = JSON.stringify(state()) === JSON.stringify(start);
+    press(swap, now.swapped);
+    turned.hidden = !now.swapped;
   });
-  const invert = button("Swap True and False", () =>
-    ui.set("mask", ui.get("mask").map((row) => row.map((x) => !x))));
 
   const count = (label, trait, max, format) => slider(rules, { label, trait, range: { min: 0, max }, format });
   ui.root.append(
@@ -363,8 +404,9 @@ export default widget("Mask painter", (ui) => {
       choice(rules, { label: "padding on the", trait: "side", options: ["right", "left"].map((x) => [x, x]) }),
       count("window", "window", Math.max(T, S), off),
       count("block", "block", Math.max(T, S), off),
-      clear, invert,
+      swap, clear, undo, restart,
     ),
+    turned,
     h("div", { class: "mha-painting" },
       h("div", {}, h("p", {}, "The mask: ● may attend, ∕ hidden. Click or drag to paint; painted cells are outlined."), map),
       h("div", {}, h("p", {}, "The weights: softmax over the visible keys of a row."), weights)),

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST = 16  # queries and keys: a cell is then still wide enough for a finger
-RULES = ("causal", "align", "length", "side", "window", "block")
+RULES = ("causal", "align", "length", "side", "window", "block", "swapped")
 FORMS = [
     "mha_lib",
     "sdpa",
@@ -54,6 +54,7 @@ class MaskPainter(Widget):
         side: where the padding is, ``"right"`` or ``"left"``.
         window: how many keys a query sees on either side, its own included; 0 is off.
         block: only keys of the same block of so many; 0 is off.
+        swapped: the whole mask is the opposite; the rules now say who is hidden.
         framework: whose form is shown.
 
     Raises:
@@ -90,6 +91,7 @@ class MaskPainter(Widget):
     side = Enum(["right", "left"], "right").tag(sync=True)
     window = Int(0, min=0).tag(sync=True)
     block = Int(0, min=0).tag(sync=True)
+    swapped = Bool(False).tag(sync=True)
     query = Int(0, min=0).tag(sync=True)
     key = Int(0, min=0).tag(sync=True)
     framework = Enum(FORMS, "sdpa").tag(sync=True)
@@ -117,7 +119,7 @@ class MaskPainter(Widget):
             note=_note(T, S),
             length=min(S, MOST),
         )
-        self._known = self.mask, self._ruled()
+        self._known = self.mask, self._ruled(), self.swapped
         self.observe(self._follow, ["mask", *RULES])
 
     @property
@@ -166,7 +168,7 @@ class MaskPainter(Widget):
         return proposal["value"]
 
     def _ruled(self) -> list:
-        """What the rules alone allow."""
+        """What the rules alone make."""
         T, S = len(self.query_tokens), len(self.key_tokens)
         t, s = np.indices((T, S))
         if self.align == "bottom-right":
@@ -178,22 +180,23 @@ class MaskPainter(Widget):
             allowed &= abs(t - s) < self.window
         if self.block:
             allowed &= t // self.block == s // self.block
-        return allowed.tolist()
+        return (allowed != self.swapped).tolist()
 
     def _follow(self, change: object) -> None:
-        """Apply new rules to all cells but the painted ones.
+        """Apply new rules to all cells but the painted ones; a swap is of all cells.
 
         The page does the same and sends rule and mask in one message: then the mask is
         a new one already.
         """
-        mask, ruled = self._known
+        mask, ruled, swapped = self._known
         new = self._ruled()
         if self.mask == mask:
+            turn = self.swapped != swapped
             self.mask = [
-                [cell if cell != old else now for cell, old, now in zip(*rows)]
+                [cell != turn if cell != old else now for cell, old, now in zip(*rows)]
                 for rows in zip(mask, ruled, new)
             ]
-        self._known = self.mask, new
+        self._known = self.mask, new, self.swapped
 
 
 def _tokens(given: Sequence[str] | int, name: str) -> list[str]:

@@ -1,6 +1,9 @@
 """Everything that names the repository says what `_config.yml` says."""
 
+import re
+
 import pytest
+import yaml
 
 from tools import book, stamp
 
@@ -30,3 +33,72 @@ def test_a_new_repository_reaches_every_file(path):
 def test_every_set_up_cell_installs_from_the_repository(path):
     needed = f"mha_lib[widgets] @ {stamp.install(*book.repository())}"
     assert needed in path.read_text(encoding="utf-8")
+
+
+def config(url: str) -> str:
+    """Our `_config.yml` with another address."""
+    text = (book.ROOT / "_config.yml").read_text(encoding="utf-8")
+    return re.sub(r"(?m)^  url: .*$", f"  url: {url}", text)
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """Make a project of one file: the address in it, the one in its settings."""
+
+    def make(named: str, set_up: str) -> None:
+        cff = f"repository-code: {named}\n"
+        (tmp_path / "CITATION.cff").write_text(cff, encoding="utf-8")
+        (tmp_path / "_config.yml").write_text(config(set_up), encoding="utf-8")
+        only = {tmp_path / "CITATION.cff": stamp.stamp_citation}
+        monkeypatch.setattr(stamp, "rules", lambda: only)
+        monkeypatch.setattr(book, "ROOT", tmp_path)
+
+    return make
+
+
+NOBODYS = f"https://github.com/{stamp.UNSTAMPED}/mha-book"
+
+
+def test_an_address_of_nobody_is_not_published(project):
+    project(NOBODYS, NOBODYS)
+    assert stamp.main([]) == 0
+    assert stamp.main(["--check"]) == 0
+    with pytest.raises(SystemExit, match="still names YOUR_NAME.* run make stamp"):
+        stamp.main(["--publish"])
+
+
+def test_what_is_out_of_date_is_not_published(project, capsys):
+    project(NOBODYS, OTHER[0])
+    assert stamp.main(["--publish"]) == 1
+    assert capsys.readouterr().out == "CITATION.cff: out of date\n"
+    assert stamp.main([]) == 0
+    assert capsys.readouterr().out == "CITATION.cff: stamped\n"
+    assert stamp.main(["--publish"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("address", "arguments", "sentence"),
+    [
+        (
+            "https://github.com/someone/else.git",
+            [],
+            "must read https://github.com/NAME",
+        ),
+        (OTHER[0], ["--chekc"], "nothing, --check or --publish; got --chekc"),
+    ],
+)
+def test_what_it_cannot_read_is_named(project, address, arguments, sentence):
+    project(address, address)
+    with pytest.raises(SystemExit, match=sentence):
+        stamp.main(arguments)
+
+
+def test_the_workflow_asks_before_it_publishes():
+    path = book.ROOT / ".github" / "workflows" / "book.yml"
+    jobs = yaml.safe_load(path.read_text(encoding="utf-8"))["jobs"]
+    steps = jobs["test"]["steps"]
+    (asks,) = (k for k, x in enumerate(steps) if "stamp --publish" in x.get("run", ""))
+    (hands_over,) = (k for k, x in enumerate(steps) if "upload" in x.get("uses", ""))
+    assert asks < hands_over
+    assert jobs["publish"]["needs"] == "test"
+    assert steps[asks]["if"] == jobs["publish"]["if"]

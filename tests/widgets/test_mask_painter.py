@@ -182,10 +182,104 @@ def test_painted_cells_stay_when_rules_change(live):
     check(opened, causal_mask(T, S))
 
 
-def test_swapped_polarity(live):
+def test_swapped_polarity_turns_rules_and_paint(live):
     opened = live(painter(causal=True))
-    opened.button("Swap True and False").click()
+    opened.page.mouse.click(*cell(opened, 0, 5))
+    mask = causal_mask(T, S)
+    mask[0, 5] = True
+    swap = opened.button("Swap True and False")
+    swap.click()
+    check(opened, ~mask)
+    assert swap.get_attribute("aria-pressed") == "true"
+    assert "what the rules allow is hidden" in opened.root_element.inner_text()
+    opened.button("Remove the paint").click()
     check(opened, ~causal_mask(T, S))
+    swap.click()
+    check(opened, causal_mask(T, S))
+    assert "what the rules allow is hidden" not in opened.root_element.inner_text()
+
+
+def test_rules_go_on_working_when_swapped(live):
+    opened = live(painter())
+    opened.button("Swap True and False").click()
+    check(opened, torch.zeros(T, S, dtype=torch.bool))
+    opened.control("causal").check()
+    check(opened, ~causal_mask(T, S))
+    opened.control("real keys").fill("3")
+    real = padding_mask(torch.tensor([3]), S)[0]
+    check(opened, ~(causal_mask(T, S) & real))
+    assert opened.button("Remove the paint").is_disabled()
+    opened.control("causal").uncheck()
+    check(opened, ~real.expand(T, S))
+
+
+DRAGGED = """(slider, values) => {
+    for (const x of values) {
+        slider.value = x;
+        slider.dispatchEvent(new Event("input", {bubbles: true}));
+    }
+    slider.dispatchEvent(new Event("change", {bubbles: true}));
+}"""
+
+
+def test_undo_takes_back_one_act_after_another(live):
+    opened = live(painter(causal=True))
+    undo = opened.button("Undo")
+    assert undo.is_disabled()
+    seen = [shown(opened)[0]]
+
+    def drag(*values):
+        opened.control("window").evaluate(DRAGGED, values)
+
+    def stroke():  # over many cells
+        opened.root_element.locator(".mha-paint").scroll_into_view_if_needed()
+        opened.page.mouse.move(*cell(opened, 0, 2))
+        opened.page.mouse.down()
+        opened.page.mouse.move(*cell(opened, 0, 3))
+        opened.page.mouse.move(*cell(opened, 0, 5))
+        opened.page.mouse.up()
+
+    def keys():
+        opened.root_element.locator(".mha-paint").press("PageDown")
+        for key in ("Home", "Space", "Shift+ArrowRight", "Shift+ArrowRight"):
+            opened.page.keyboard.press(key)
+
+    acts = [
+        stroke,
+        keys,
+        lambda: drag(1, 2, 3),
+        lambda: drag(2, 1),
+        opened.button("Swap True and False").click,
+        opened.button("Remove the paint").click,
+        opened.button("Start over").click,
+    ]
+    for act in acts:
+        act()
+        seen.append(shown(opened)[0])
+        assert not torch.equal(seen[-1], seen[-2])
+    for mask in reversed(seen[:-1]):
+        undo.click()
+        check(opened, mask)
+    assert undo.is_disabled()
+    assert opened.control("window").input_value() == "0"
+
+
+def test_start_over_returns_to_how_it_came(live):
+    opened = live(painter(causal=True, length=4))
+    start_over = opened.button("Start over")
+    assert start_over.is_disabled()
+    came = causal_mask(T, S) & padding_mask(torch.tensor([4]), S)[0]
+    opened.page.mouse.click(*cell(opened, 0, 3))
+    opened.control("block").fill("2")
+    opened.button("Swap True and False").click()
+    changed = shown(opened)[0]
+    assert not torch.equal(changed, came)
+    start_over.click()
+    check(opened, came)
+    assert start_over.is_disabled()
+    assert opened.control("block").input_value() == "0"
+    opened.button("Undo").click()
+    check(opened, changed)
 
 
 def test_with_a_cache_later_is_counted_from_the_last_key(live):
@@ -236,6 +330,8 @@ SCENES = {  # queries, keys, traits, painted cells
         [],
     ),
     "fewer keys": (6, 4, {"causal": True, "align": "bottom-right"}, []),
+    "swapped": (6, 6, {"causal": True, "length": 4, "swapped": True}, []),
+    "swapped, no rule": (4, 6, {"swapped": True}, []),
     "a column painted": (4, 6, {}, [(t, 2) for t in range(4)]),
 }
 
@@ -367,7 +463,7 @@ def test_the_code_shown_gives_the_weights_shown(live, scene):
             exec(code, found)  # the code of the page
         layers.compare(form, found, stated(weights, mask, text))
     fits = {"hugging_face", "hugging_face_4d"} if queries == keys else set()
-    if scene == "a square, painted":
+    if scene in ("a square, painted", "swapped"):
         fits.remove("hugging_face")
     assert set(MaskPainter.framework.values) - set(compared) == (
         {"hugging_face", "hugging_face_4d"} - fits
@@ -541,6 +637,20 @@ def test_paint_from_python_stays_when_rules_change():
     widget.causal = True
     assert torch.equal(widget.tensor, mask & causal_mask(T, S))
     widget.causal = False
+    assert torch.equal(widget.tensor, mask)
+
+
+def test_a_swap_from_python_is_of_all_cells():
+    widget = painter(causal=True)
+    mask = causal_mask(T, S)
+    mask[0, 5] = True
+    widget.tensor = mask
+    widget.swapped = True
+    assert torch.equal(widget.tensor, ~mask)
+    widget.causal = False
+    mask[1:], mask[0, :5] = True, True
+    assert torch.equal(widget.tensor, ~mask)
+    widget.set_state({"swapped": False, "mask": mask.tolist()})  # as the page sends it
     assert torch.equal(widget.tensor, mask)
 
 
