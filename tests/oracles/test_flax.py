@@ -68,6 +68,12 @@ def call_with_torch(mha, sources, mask, sow: bool) -> tuple[Tensor, Tensor | Non
     return to_torch(output), None if weights is None else to_torch(weights)
 
 
+# Each case is compiled once and run once: most of the time goes into the compiler.
+QUICKLY = {
+    "xla_backend_optimization_level": 0,
+    "xla_llvm_disable_expensive_passes": True,
+}
+
 # Without sown weights jax.nn.dot_product_attention takes its softmax in float32.
 TOLERANCE = {True: {}, False: {"rtol": 1e-5, "atol": 1e-6}}
 
@@ -79,17 +85,18 @@ def test_output_weights_and_gradients(kind, crossed, sow):
     output, weights = mha(*sources, mask=grid_mask(kind, crossed))
 
     layer, mask = convert(mha, nnx.MultiHeadAttention), native_mask(kind, crossed)
-    theirs, their_weights = call(layer, map(to_jax, sources), mask, sow)
+    noise = to_jax(fixed_noise(output.shape))
+
+    def total(*sources):
+        results = call(layer, sources, mask, sow)
+        return (results[0] * noise).sum(), results
+
+    both = jax.value_and_grad(total, range(len(sources)), has_aux=True)
+    both = jax.jit(both, compiler_options=QUICKLY)
+    (_, (theirs, their_weights)), slopes = both(*map(to_jax, sources))
     if sow:
         torch.testing.assert_close(to_torch(their_weights), weights)
     torch.testing.assert_close(to_torch(theirs), output, **TOLERANCE[sow])
-
-    def total(*sources):
-        output = call(layer, sources, mask, sow)[0]
-        return (output * to_jax(fixed_noise(output.shape))).sum()
-
-    numbers = range(len(sources))
-    slopes = jax.grad(total, tuple(numbers))(*map(to_jax, sources))
     for slope, ours in zip(slopes, gradients(output, sources), strict=True):
         torch.testing.assert_close(to_torch(slope), ours, **TOLERANCE[sow])
 
