@@ -25,8 +25,8 @@ import torch
 from playwright.sync_api import Browser, sync_playwright
 
 from mha_lib.widgets import AttentionExplorer, to_html
-from tests.browser import launch
 from tools import book
+from tools.browser import launch
 
 COMPRESSED = (".html", ".js", ".css", ".svg", ".json")
 WIDGET_PARTS = re.compile(

@@ -8,7 +8,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Keyboard, Locator, Mouse, Page
 
 from mha_lib.widgets import to_html
-from tests.browser import Visit
+from tools.browser import Visit
 
 WITHOUT_BROWSER = "WIDGETS_WITHOUT_BROWSER"  # set: only what tests Python
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from mha_lib.widgets import EinsumSteps, to_html
-from tests.browser import Visit
 from tests.widgets.conftest import number
+from tools.browser import Visit
 
 SIZES = {"b": 2, "t": 3, "s": 4, "h": 2, "d": 5, "e": 3, "f": 2, "v": 3}
 SCORES = "tbhd,sbhd->bhts"

@@ -1,10 +1,8 @@
-"""A real browser for the tests: it reaches nothing but what the test gives it."""
+"""A real browser, and a visit that reaches nothing but what it is given."""
 
-import os
 import shutil
 from pathlib import Path
 
-import pytest
 from playwright.sync_api import Browser, Page, Playwright
 
 FLAGS = [  # keep Chromium from calling home, and let it run as root
@@ -19,13 +17,16 @@ FLAGS = [  # keep Chromium from calling home, and let it run as root
 NAMES = ["chromium", "chromium-browser", "google-chrome"]
 
 
+class NoChromium(FileNotFoundError):
+    """Neither the system nor Playwright has one."""
+
+
 def launch(playwright: Playwright, *more: str) -> Browser:
     """The system's Chromium, or else the one that Playwright has fetched."""
     found = filter(None, map(shutil.which, NAMES))
     executable = next(found, playwright.chromium.executable_path)
     if not Path(executable).exists():
-        stop = pytest.fail if os.environ.get("CI") else pytest.skip
-        stop("No Chromium here; run: playwright install chromium")
+        raise NoChromium("No Chromium here; run: playwright install chromium")
     return playwright.chromium.launch(executable_path=executable, args=[*FLAGS, *more])
 
 
