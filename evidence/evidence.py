@@ -6,7 +6,6 @@
 
 import ast
 import copy
-import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,7 +26,6 @@ from mha_lib import BatchedMHA, causal_mask, convert, padding_mask, tiled
 
 ROOT = Path(__file__).resolve().parents[1]
 ORACLES = ROOT / "tests" / "oracles"
-MUTATION_RUN = ROOT / "mutants" / "result.json"
 
 
 # --- how far apart --------------------------------------------------------------
@@ -319,11 +317,3 @@ def power(number: float) -> str:
 def sentence(test: str) -> str:
     """The name of a test, which says what it holds, in words."""
     return test.split("::")[-1].removeprefix("test_").replace("_", " ")
-
-
-# --- a stored run ----------------------------------------------------------------
-
-
-def mutation_run(path: Path = MUTATION_RUN) -> dict | None:
-    """What `python -m mutants` stored, if anybody has run it here."""
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
