@@ -5,9 +5,11 @@ hold another one to all properties, add a line to SUBJECTS.
 """
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from math import inf
+from unittest.mock import patch
 
 import torch
 from hypothesis import HealthCheck, settings
@@ -25,6 +27,7 @@ from mha_lib import (
     SplitConcatMHA,
     attention,
     convert,
+    tiled,
 )
 from mha_lib.masks import to_torch_mask
 
@@ -342,3 +345,8 @@ SUBJECTS = [
         kernel="always",
     ),
 ]
+
+
+def small_tiles() -> AbstractContextManager:
+    """Cut small maps into tiles as well, so that the code for large ones runs."""
+    return patch.object(tiled, "TILE", 12)

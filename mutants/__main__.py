@@ -13,7 +13,6 @@ why there is nothing to notice.
 import argparse
 import contextlib
 import difflib
-import hashlib
 import importlib
 import json
 import os
@@ -30,43 +29,18 @@ from tqdm import tqdm
 
 from mutants.equivalent import EQUIVALENT
 from mutants.mistakes import mistakes
+from mutants.modules import MODULES, TABLES, digest, source, sources
 from mutants.operators import Mutant, mutants
-from mutants.trial import Fork, Tests, collected, file_of, in_forks
+from mutants.result import RESULT, SENTENCE
+from mutants.trial import Fork, Tests, collected, in_forks
 from tools.book import ROOT
 
-MODULES = (
-    *("attention", "tiled", "masks.checking", "masks.making", "masks.conventions"),
-    *("layouts", "_inputs", "styles.per_head", "styles.batched", "styles.fused"),
-    *("styles.einsum", "styles.builtin", "styles.split_concat", "dropin"),
-)
-TABLES = (  # they move weights; tried if named
-    *("convert", "convert.weights", "convert.notation", "convert.format"),
-    *("convert.formats", "convert.kind", "convert.kinds"),
-)
 TESTS = (
     *("attention", "layouts", "masks", "styles", "tiled", "dropin"),
     *("dropin_programs", "convert", "formats", "properties"),
 )
-RESULT = ROOT / "mutants" / "result.json"
 PROGRESS = ROOT / "_build" / "mutants.jsonl"
 REACH = ROOT / "_build" / "mutants_reach.json"
-SENTENCE = (
-    "Of {mutants:,} small faults put into the library's arithmetic one at a time, "
-    "the tests find {found:,}"
-)
-
-
-def source(module: str) -> str:
-    return file_of(module).read_text(encoding="utf-8")
-
-
-def digest(*texts: str) -> str:
-    return hashlib.sha256("\0".join(texts).encode()).hexdigest()
-
-
-def sources() -> str:
-    """What the stored result belongs to: the text of every module."""
-    return digest(*map(source, MODULES + TABLES))
 
 
 def named(names: list[str]) -> list[str]:
@@ -181,12 +155,6 @@ def report(every: list[Mutant], found: dict[str, str], harmless: set[str]) -> di
         "torch": torch.__version__,
         "sources": sources(),
     }
-
-
-def is_stale() -> bool:
-    """Whether the library has changed since the stored run."""
-    stored = json.loads(RESULT.read_text(encoding="utf-8"))
-    return stored["sources"] != sources()
 
 
 def show(fault: Mutant, test: str | None) -> None:

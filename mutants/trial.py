@@ -26,32 +26,19 @@ from typing import TypeVar
 import coverage
 import pytest
 
+from mutants.modules import LIBRARY, file_of, module_of
 from mutants.operators import Mutant
-from tools.book import ROOT
 
 OPTIONS = (
     *("-o", "addopts=", "--import-mode=importlib", "--capture=no"),
     *("-p", "no:cacheprovider", "-p", "no:terminal"),
 )
-LIBRARY = ROOT / "mha_lib"
 OURS = ("mha_lib", "evidence", "tests")
 LARGE = ("torch", "transformers")  # what they import late is imported before a fork
 MEMORY = 12 * 2**30  # a fault may ask for a map of any size
 
 T = TypeVar("T")
 fork = multiprocessing.get_context("fork")
-
-
-def file_of(module: str) -> Path:
-    """'styles.fused' → mha_lib/styles/fused.py; of a package its __init__.py."""
-    place = LIBRARY.joinpath(*module.split("."))
-    return place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
-
-
-def module_of(file: Path) -> str:
-    """The inverse of `file_of`."""
-    parts = file.relative_to(LIBRARY).with_suffix("").parts
-    return ".".join(part for part in parts if part != "__init__")
 
 
 def collected(files: list[str], work: Callable[["Tests"], T]) -> T:

@@ -1,5 +1,7 @@
 """A browser for the tests that need one."""
 
+import os
+
 import pytest
 
 
@@ -8,9 +10,13 @@ def chromium():
     """One for each file: while it is open, no second can be started beside it."""
     from playwright.sync_api import sync_playwright
 
-    from tests.browser import launch
+    from tools.browser import NoChromium, launch
 
     with sync_playwright() as playwright:
-        browser = launch(playwright)
+        try:
+            browser = launch(playwright)
+        except NoChromium as missing:
+            stop = pytest.fail if os.environ.get("CI") else pytest.skip
+            stop(str(missing))
         yield browser
         browser.close()

@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from tests.browser import Visit
 from tools import book
+from tools.browser import Visit
 
 DESK = {"width": 1280, "height": 800}
 

@@ -262,13 +262,6 @@ def test_numbers_and_names_in_words():
     assert evidence.table("ab", [[1, "`x`"]]) == "| a | b |\n| :-- | :-- |\n| 1 | `x` |"
 
 
-def test_a_stored_run_is_read_if_there_is_one(tmp_path):
-    path = tmp_path / "result.json"
-    assert evidence.mutation_run(path) is None
-    path.write_text('{"mutants": 3}')
-    assert evidence.mutation_run(path) == {"mutants": 3}
-
-
 # --- the built page ---------------------------------------------------------------
 
 

@@ -1,19 +1,11 @@
-"""What the oracles share: counts for a page to quote, a grid of inputs and masks."""
-
-import json
-from pathlib import Path
+"""What the oracles share: a grid of inputs and masks, and gradients."""
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from evidence import helpers
 from evidence.helpers import B, H, S, T, inputs, random_mask
 from mha_lib import causal_mask, padding_mask
-
-# How many cases each oracle has. Every number is asserted by the oracle's own test,
-# so that whoever quotes the file quotes what ran.
-COUNTS = json.loads(Path(helpers.__file__).with_name("counts.json").read_text())
 
 # The grid for layers: four masks, each in self- and in cross-attention. No query is
 # left without a key; what happens then differs, and is pinned by tests of its own.

@@ -4,18 +4,17 @@ The layer: https://flax.readthedocs.io/en/stable/api_reference/nnx/nn/attention.
 """
 
 import jax
-import numpy as np
 import pytest
 import torch
 from flax import nnx
 from jax import numpy as jnp
 from jax.experimental import enable_x64
-from torch import Tensor
 
+from evidence.flax_layer import call, call_with_torch, to_jax, to_torch
 from evidence.helpers import B, E, S, T, inputs, make
+from evidence.oracles import COUNTS
 from mha_lib import BatchedMHA, convert
 from tests.oracles.common import (
-    COUNTS,
     GRID,
     empty_row_mask,
     fixed_noise,
@@ -33,14 +32,6 @@ def double_precision():
         yield
 
 
-def to_jax(x: Tensor) -> jax.Array:
-    return jnp.asarray(x.detach().numpy())
-
-
-def to_torch(x: jax.Array) -> Tensor:
-    return torch.from_numpy(np.array(x))  # a copy: JAX's own memory is read-only
-
-
 def native_mask(kind: str, crossed: bool) -> jax.Array | None:
     """The same mask, made by flax where flax can."""
     if kind == "causal" and not crossed:  # flax makes square ones only
@@ -52,21 +43,11 @@ def native_mask(kind: str, crossed: bool) -> jax.Array | None:
     return None if mask is None else to_jax(mask)
 
 
-def call(layer, sources, mask, sow: bool) -> tuple[jax.Array, jax.Array | None]:
-    """Output, and the weights if they are sown; sowing takes other code of flax."""
-    layer = nnx.clone(layer)  # sowing changes the layer, which jax.grad forbids
-    output = layer(*sources, mask=mask, sow_weights=sow)
-    if not sow:
-        return output, None
-    return output, nnx.pop(layer, nnx.Intermediate)["attention_weights"].value[0]
-
-
-def call_with_torch(mha, sources, mask, sow: bool) -> tuple[Tensor, Tensor | None]:
-    """The same, from tensors to tensors, with the weights of our layer."""
-    layer = convert(mha, nnx.MultiHeadAttention)
-    output, weights = call(layer, map(to_jax, sources), to_jax(mask), sow)
-    return to_torch(output), None if weights is None else to_torch(weights)
-
+# Each case is compiled once and run once: most of the time goes into the compiler.
+QUICKLY = {
+    "xla_backend_optimization_level": 0,
+    "xla_llvm_disable_expensive_passes": True,
+}
 
 # Without sown weights jax.nn.dot_product_attention takes its softmax in float32.
 TOLERANCE = {True: {}, False: {"rtol": 1e-5, "atol": 1e-6}}
@@ -79,17 +60,18 @@ def test_output_weights_and_gradients(kind, crossed, sow):
     output, weights = mha(*sources, mask=grid_mask(kind, crossed))
 
     layer, mask = convert(mha, nnx.MultiHeadAttention), native_mask(kind, crossed)
-    theirs, their_weights = call(layer, map(to_jax, sources), mask, sow)
+    noise = to_jax(fixed_noise(output.shape))
+
+    def total(*sources):
+        results = call(layer, sources, mask, sow)
+        return (results[0] * noise).sum(), results
+
+    both = jax.value_and_grad(total, range(len(sources)), has_aux=True)
+    both = jax.jit(both, compiler_options=QUICKLY)
+    (_, (theirs, their_weights)), slopes = both(*map(to_jax, sources))
     if sow:
         torch.testing.assert_close(to_torch(their_weights), weights)
     torch.testing.assert_close(to_torch(theirs), output, **TOLERANCE[sow])
-
-    def total(*sources):
-        output = call(layer, sources, mask, sow)[0]
-        return (output * to_jax(fixed_noise(output.shape))).sum()
-
-    numbers = range(len(sources))
-    slopes = jax.grad(total, tuple(numbers))(*map(to_jax, sources))
     for slope, ours in zip(slopes, gradients(output, sources), strict=True):
         torch.testing.assert_close(to_torch(slope), ours, **TOLERANCE[sow])
 

@@ -20,9 +20,10 @@ from transformers.masking_utils import (
 )
 
 from evidence.helpers import B, S, T
+from evidence.oracles import COUNTS
 from mha_lib import attention, causal_mask, combine_masks
 from mha_lib.masks import mask_to_bhts
-from tests.oracles.common import COUNTS, fixed_noise, up_to
+from tests.oracles.common import fixed_noise, up_to
 
 E, LAYERS, WINDOW = 24, 2, 3  # rotary embeddings need an even head size
 SIZES = {

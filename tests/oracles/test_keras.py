@@ -13,9 +13,9 @@ import torch
 from keras.layers import MultiHeadAttention
 
 from evidence.helpers import B, D, E, H, inputs, make
+from evidence.oracles import COUNTS
 from mha_lib import BatchedMHA, convert
 from tests.oracles.common import (
-    COUNTS,
     GRID,
     empty_row_mask,
     gradients,

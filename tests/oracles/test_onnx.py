@@ -15,9 +15,10 @@ from onnx.backend.test.case import node as onnx_node
 from torch import Tensor
 from torch.nn import functional as F
 
+from evidence.oracles import COUNTS
 from mha_lib import attention, combine_masks, masked_softmax, padding_mask
 from mha_lib.layouts import merge_heads, split_heads
-from tests.oracles.common import COUNTS, up_to
+from tests.oracles.common import up_to
 
 # onnx.backend.test.case.node.collect_testcases() imports the cases of all operators,
 # which takes seconds and warns; importing one module fills the same list.

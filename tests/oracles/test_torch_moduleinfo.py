@@ -13,9 +13,9 @@ from torch import nn
 from torch.testing import assert_close
 from torch.testing._internal.common_modules import module_db
 
+from evidence.oracles import COUNTS
 from mha_lib import MultiheadAttention
-from tests.library.torch_pair import one_thread  # noqa: F401  (a fixture)
-from tests.oracles.common import COUNTS, gradients
+from tests.oracles.common import gradients
 
 [INFO] = [info for info in module_db if info.module_cls is nn.MultiheadAttention]
 

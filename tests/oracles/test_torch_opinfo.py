@@ -15,8 +15,8 @@ from torch.nn import functional as F
 from torch.testing import assert_close
 from torch.testing._internal.common_methods_invocations import op_db
 
-from tests.library.torch_pair import one_thread  # noqa: F401  (a fixture)
-from tests.oracles.common import COUNTS, gradients
+from evidence.oracles import COUNTS
+from tests.oracles.common import gradients
 from tests.oracles.torch_suite import multi_head_attention_forward
 
 [INFO] = [op for op in op_db if op.name == "nn.functional.multi_head_attention_forward"]

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.testing import assert_close
 
 from evidence.helpers import B, D, E, H, S, T
-from tests.library.torch_pair import F64, hiding, one_thread, tensor  # noqa: F401
 from tests.oracles import torch_suite
 
+F64 = torch.float64
 FILE = Path(__file__).with_name("torch_like.py")
 THEIRS = F.multi_head_attention_forward
 PASSED_BY_BOTH = [
@@ -28,6 +28,22 @@ PASSED_BY_BOTH = [
 @pytest.fixture(scope="module")
 def outcomes():
     return torch_suite.compare(FILE)
+
+
+@pytest.fixture(autouse=True)
+def random_numbers():
+    torch.manual_seed(1)
+
+
+def tensor(*shape: int) -> Tensor:
+    return torch.randn(shape, dtype=F64).requires_grad_()
+
+
+def hiding(*shape: int) -> Tensor:
+    """Boolean, True = hidden, as torch has it; the first key is always seen."""
+    mask = torch.rand(shape) < 0.4
+    mask[..., 0] = False
+    return mask
 
 
 def test_each_test_ran_on_torchs_layer_and_on_ours(outcomes):

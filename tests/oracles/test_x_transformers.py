@@ -3,21 +3,14 @@
 The library: https://github.com/lucidrains/x-transformers
 """
 
-import warnings
-
 import pytest
 import torch
 
-with warnings.catch_warnings():
-    # It decorates functions with torch.jit.script, which torch 2.13 deprecates.
-    warnings.filterwarnings("ignore", "`torch.jit.script`", DeprecationWarning)
-    from x_transformers import Attention
-    from x_transformers.attend import Attend
-
-from evidence.helpers import B, D, E, H, S, T, inputs, make
+from evidence.helpers import B, D, H, S, T, inputs, make
+from evidence.oracles import COUNTS
+from evidence.x_transformers_layer import Attend, to_x_transformers
 from mha_lib import BatchedMHA, attention, causal_mask
 from tests.oracles.common import (
-    COUNTS,
     GRID,
     empty_row_mask,
     gradients,
@@ -33,17 +26,6 @@ CLOSE = {"rtol": 1e-5, "atol": 1e-6}
 def ours() -> BatchedMHA:
     """Without biases: x-transformers has none."""
     return make(BatchedMHA, bias=False)
-
-
-def to_x_transformers(mha: BatchedMHA, causal: bool = False) -> Attention:
-    """The same weights, under names that differ in order alone."""
-    layer = Attention(E, heads=H, dim_head=D, causal=causal).double().eval()
-    copies = {
-        f"to_{name}.weight": getattr(mha, f"{name}_proj").weight
-        for name in ("q", "k", "v", "out")
-    }
-    layer.load_state_dict(copies)
-    return layer
 
 
 def native_mask(kind: str, crossed: bool) -> dict:

@@ -1,14 +1,14 @@
 """The tool that puts faults into the library: its rules, and some faults tried."""
 
-import json
 import subprocess
 import sys
 
 import pytest
 
-from mutants.__main__ import MODULES, RESULT, SENTENCE, TABLES, named
+from mutants import modules, result
+from mutants.__main__ import named
+from mutants.modules import LIBRARY, MODULES, TABLES, file_of, module_of
 from mutants.operators import mutants
-from mutants.trial import LIBRARY, file_of, module_of
 from tools.book import ROOT
 
 MODULE = '''
@@ -58,10 +58,18 @@ def test_arithmetic_is_changed_and_words_are_not():
 
 
 def test_the_readme_says_what_the_stored_run_found():
-    stored = json.loads(RESULT.read_text(encoding="utf-8"))
+    stored = result.stored()
     readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
-    assert SENTENCE.format(**stored) in readme
+    assert result.SENTENCE.format(**stored) in readme
     assert f"{stored['equivalent']} more change no result" in readme
+
+
+def test_a_run_is_stale_once_the_library_has_changed(monkeypatch):
+    now = {"sources": result.sources()}
+    monkeypatch.setattr(result, "stored", lambda: now)
+    assert not result.is_stale()
+    monkeypatch.setattr(modules, "source", lambda module: f"{module} has changed")
+    assert result.is_stale()
 
 
 def test_keys_do_not_depend_on_lines():

@@ -20,7 +20,7 @@ from mha_lib.widgets import (
     to_html,
 )
 from mha_lib.widgets.base import HERE, Widget
-from tests.browser import Visit
+from tools.browser import Visit
 
 WITHOUT_BROWSER = "WIDGETS_WITHOUT_BROWSER"  # set: only what tests Python
 

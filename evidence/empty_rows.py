@@ -1,7 +1,7 @@
 """What each library gives for a query that may attend to nothing, by calling it.
 
-The tests in this folder pin such values one by one; the page *How we know it is right*
-shows them side by side.
+The tests in tests/oracles pin such values one by one; the page *How we know it is
+right* shows them side by side.
 """
 
 import os
@@ -21,11 +21,11 @@ from torch.nn import functional as F
 from transformers.masking_utils import bidirectional_mask_function, eager_mask
 from transformers.models.gpt2.modeling_gpt2 import GPT2Attention
 
+from evidence.flax_layer import call_with_torch
 from evidence.helpers import STYLES, B, T, call, inputs, make
+from evidence.x_transformers_layer import to_x_transformers
 from mha_lib import BatchedMHA, MultiheadAttention, convert
 from mha_lib.layouts import merge_heads, split_heads
-from tests.oracles.test_flax import call_with_torch
-from tests.oracles.test_x_transformers import to_x_transformers
 
 REAL = torch.tensor([[True], [True], [False]]).expand(B, T)  # a sequence of length 0
 MASK = REAL[:, None].expand(B, T, T)  # the queries of sequence 2 may attend to nothing

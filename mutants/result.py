@@ -1,0 +1,22 @@
+"""What a full run found, as it is stored, and whether the library is still the same."""
+
+import json
+
+from mutants.modules import sources
+from tools.book import ROOT
+
+RESULT = ROOT / "mutants" / "result.json"
+SENTENCE = (
+    "Of {mutants:,} small faults put into the library's arithmetic one at a time, "
+    "the tests find {found:,}"
+)
+
+
+def stored() -> dict:
+    """What `python -m mutants` found when it was run last."""
+    return json.loads(RESULT.read_text(encoding="utf-8"))
+
+
+def is_stale() -> bool:
+    """Whether the library has changed since the stored run."""
+    return stored()["sources"] != sources()
