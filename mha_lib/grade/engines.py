@@ -11,7 +11,7 @@ from concurrent.futures import FIRST_COMPLETED, Executor, ProcessPoolExecutor, w
 from contextlib import suppress
 from multiprocessing import get_context
 
-from mha_lib.grade.inside.limits import SET_PDEATHSIG, prctl
+from mha_lib.grade.inside.kernel import SET_PDEATHSIG, prctl
 
 __all__ = ["ENGINES"]
 
