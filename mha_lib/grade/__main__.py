@@ -96,7 +96,7 @@ def one(options: argparse.Namespace) -> None:
     """Grade the one file of a folder, as Gradescope wants it."""
     import secrets
 
-    from mha_lib.grade import adapters
+    from mha_lib.grade import platforms
     from mha_lib.grade.journal import write
     from mha_lib.grade.judge import Judge
     from mha_lib.grade.sandbox import unprotected
@@ -105,26 +105,26 @@ def one(options: argparse.Namespace) -> None:
         print(f"Not protected here: {text}.", file=sys.stderr)
     seed = secrets.randbits(60) if options.seed is None else options.seed
     try:
-        path = adapters.only(options.submissions)
+        path = platforms.only(options.submissions)
     except ValueError as error:
         result = {"score": 0.0, "output": str(error)}
     else:
         hidden = [options.submissions.parent]
         given = limits(options) | {"hidden": hidden}
         with Judge(load(options.assignment), seed, **given) as judge:
-            result = adapters.results(judge.grade(path))
+            result = platforms.results(judge.grade(path))
     write(options.output, json.dumps(result, indent=1))
 
 
 def pack(options: argparse.Namespace) -> None:
     """Write what grades elsewhere."""
-    from mha_lib.grade import adapters
+    from mha_lib.grade import platforms
 
     assignment = load(options.assignment)
     if options.command == "gradescope":
-        adapters.gradescope(assignment, options.output, options.pip)
+        platforms.gradescope(assignment, options.output, options.pip)
     else:
-        adapters.workflow(assignment, options.output)
+        platforms.workflow(assignment, options.output)
     print(f"{assignment.title}: {options.output}")
 
 

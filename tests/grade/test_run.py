@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from mha_lib.grade import adapters, engines, judge, report, run
+from mha_lib.grade import engines, judge, platforms, report, run
 from mha_lib.grade.__main__ import main
 from mha_lib.grade.assignments import load, parse
 from mha_lib.grade.journal import Journal, write
@@ -411,13 +411,13 @@ def test_gradescope(tmp_path):
 
 def test_gradescope_wants_one_file(tmp_path):
     with pytest.raises(ValueError, match="must be handed in; got neither"):
-        adapters.only(tmp_path)
+        platforms.only(tmp_path)
     for name in ("a.py", "b.ipynb"):
         (tmp_path / name).touch()
-    assert adapters.only(tmp_path).name == "b.ipynb"
+    assert platforms.only(tmp_path).name == "b.ipynb"
     (tmp_path / "c.ipynb").touch()
     with pytest.raises(ValueError, match="exactly one .* got b.ipynb, c.ipynb"):
-        adapters.only(tmp_path)
+        platforms.only(tmp_path)
 
 
 def test_workflow(tmp_path, capsys):
@@ -491,7 +491,7 @@ import sys, os, socket, torch, multiprocessing, concurrent.futures.process, html
 sys.modules["resource"] = sys.modules["fcntl"] = None
 sys.platform = "win32"
 for name in ("fork", "geteuid", "setsid"): delattr(os, name)
-import mha_lib.grade.__main__, mha_lib.grade.run, mha_lib.grade.adapters
+import mha_lib.grade.__main__, mha_lib.grade.run, mha_lib.grade.platforms
 import mha_lib.grade.inside.warm
 print("imported")
 """
