@@ -29,22 +29,28 @@ from mha_lib.check.diagnosis import (
     conclude,
     property_names,
 )
-from mha_lib.check.report import HEADLINES, Report
+from mha_lib.check.picture import STYLE as PICTURE_STYLE
+from mha_lib.check.report import HEADLINES, Line, Report, report_html
 from mha_lib.check.search import TOLERANCE
+from mha_lib.check.sections import repository
 from mha_lib.check.tasks import TASKS, Task
 
 __all__ = [
     "HEADLINES",
     "ORDERS",
+    "PICTURE_STYLE",
     "TASKS",
     "Diagnosis",
     "Example",
+    "Line",
     "Report",
     "Task",
     "check",
     "conclude",
     "diagnose",
     "property_names",
+    "report_html",
+    "repository",
 ]
 
 
