@@ -21,12 +21,37 @@ import torch
 from torch import nn
 
 from mha_lib.check import adapt
-from mha_lib.check.diagnosis import CONFIDENCE, Diagnosis, judge
-from mha_lib.check.report import Report
+from mha_lib.check.adapt import ORDERS
+from mha_lib.check.diagnosis import (
+    CONFIDENCE,
+    Diagnosis,
+    Example,
+    conclude,
+    property_names,
+)
+from mha_lib.check.picture import STYLE as PICTURE_STYLE
+from mha_lib.check.report import HEADLINES, Line, Report, report_html
 from mha_lib.check.search import TOLERANCE
+from mha_lib.check.sections import repository
 from mha_lib.check.tasks import TASKS, Task
 
-__all__ = ["TASKS", "Diagnosis", "Report", "check", "diagnose"]
+__all__ = [
+    "HEADLINES",
+    "ORDERS",
+    "PICTURE_STYLE",
+    "TASKS",
+    "Diagnosis",
+    "Example",
+    "Line",
+    "Report",
+    "Task",
+    "check",
+    "conclude",
+    "diagnose",
+    "property_names",
+    "report_html",
+    "repository",
+]
 
 
 def check(
@@ -121,7 +146,7 @@ def diagnose(
         probes = chosen.probes(seed, dtype, *sizes)
         outcomes = adapt.run(submission, probes, layers, num_heads)
         with _one_thread(), adapt.with_gradients():
-            return judge(chosen.name, probes, outcomes)
+            return conclude(chosen.name, probes, outcomes)
 
 
 def _on_cpu() -> AbstractContextManager:

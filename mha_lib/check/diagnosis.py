@@ -1,6 +1,6 @@
 """From what a submission answered to what is wrong with it: data in, data out.
 
-`judge` never runs code of a submission, and never guesses. A mistake is named if it
+`conclude` never runs code of a submission, and never guesses. A mistake is named if it
 reproduces every answer; where several do, all are given; else there are properties
 that hold and others that fail, and what the probe that shows the map reveals.
 """
@@ -22,11 +22,12 @@ from mha_lib.check.search import (
     explain,
     matches,
     names,
+    right,
     shortest,
 )
 from mha_lib.check.tasks import TASKS
 
-__all__ = ["Diagnosis", "Example", "judge"]
+__all__ = ["Diagnosis", "Example", "conclude"]
 
 SPECIAL = {"grad", "dtype", "device", "train"}  # probes that compare no numbers
 CONFIDENCE = {
@@ -59,6 +60,7 @@ class Example:
     theirs: Tensor
     expected: Tensor
     words: str
+    place: tuple[int, ...] = ()  # indices of what the words speak of
 
 
 @dataclass
@@ -98,13 +100,16 @@ class Diagnosis:
         return found
 
 
-def judge(task: str, probes: list[dict], outcomes: list[dict]) -> Diagnosis:
+def conclude(
+    task: str, probes: list[dict], outcomes: list[dict], search: bool = True
+) -> Diagnosis:
     """Compare and diagnose.
 
     Args:
         task: its name.
         probes: as they were sent.
         outcomes: as `mha_lib.check.adapt.run` returned them.
+        search: look for a name of what is wrong; what is right needs none.
 
     Returns:
         The diagnosis. It depends on nothing but the arguments.
@@ -123,9 +128,9 @@ def judge(task: str, probes: list[dict], outcomes: list[dict]) -> Diagnosis:
     seen = _Seen(task, pairs, compared)
     explanations, loading = [], Loading()
     if not seen.varies:
-        explanations, loading = _explanations(seen)
+        explanations, loading = (_explanations if search else _right)(seen)
     cases = seen.cases(loading)
-    _verdict(found, seen, explanations, cases)
+    _verdict(found, seen, explanations, cases, search)
     _beside_the_numbers(found, seen, explanations, cases, loading)
     _properties(found, seen, cases)
     if found.verdict != "right" and explanations:
@@ -244,7 +249,21 @@ def _explanations(seen: _Seen) -> tuple[list[Explanation], Loading]:
     return best, best_loading
 
 
-def _verdict(found: Diagnosis, seen: _Seen, explanations: list, cases: list) -> None:
+def _right(seen: _Seen) -> tuple[list[Explanation], Loading]:
+    """The path without a mistake, if it gives every answer, or those without a mask."""
+    best: tuple[list[Explanation], Loading] = [], Loading()
+    for loading in seen.loadings:
+        found = right(seen.task, seen.cases(loading))
+        if found and (found[0].masks or not best[0]):
+            best = found, loading
+        if found and found[0].masks:
+            break
+    return best
+
+
+def _verdict(
+    found: Diagnosis, seen: _Seen, explanations: list, cases: list, search: bool
+) -> None:
     """Verdict and mistakes, as far as the numbers tell them."""
     failing = [case for case in cases if case.output is None]
     if seen.remembers:
@@ -259,7 +278,7 @@ def _verdict(found: Diagnosis, seen: _Seen, explanations: list, cases: list) -> 
     length = len(names(explanations[0].path)) if whole else MOST + 1
     if failing and length > 1:
         answered = [case for case in cases if case.output is not None]
-        simpler = explain(seen.task, answered)
+        simpler = (explain if search else right)(seen.task, answered)
         if simpler and len(names(simpler[0].path)) + 1 < length:
             explanations[:] = simpler
             found.mistakes += _of_error(found.error) or _of_sizes(cases)
@@ -513,13 +532,13 @@ def _properties(found: Diagnosis, seen: _Seen, cases: list[Case]) -> None:
     """What holds and what does not, each by a name that never changes."""
     policies = POLICIES if seen.task in WEIGHTED else ("nan",)
 
-    def right(case: Case) -> bool:
+    def is_right(case: Case) -> bool:
         return case.output is not None and any(
             matches(case.output, compute(case.problem, (), policy)["output"])
             for policy in policies
         )
 
-    judged = {case.name: right(case) for case in cases}
+    judged = {case.name: is_right(case) for case in cases}
     holds = {
         "runs": all(case.output is not None for case in cases),
         "output_shape": all(map(_shape_fits, cases)),
@@ -621,23 +640,25 @@ def _example(cases: list[Case], explained: Explanation | None) -> Example | None
                     "weights", theirs
                 )
             if theirs is not None and theirs.shape == ours["weights"].shape:
-                words = _of_map(theirs.double(), ours["weights"])
+                words, place = _of_map(theirs.double(), ours["weights"])
                 if words:
-                    return Example(
-                        case.name, "map", theirs.double(), ours["weights"], words
-                    )
+                    both = theirs.double(), ours["weights"]
+                    return Example(case.name, "map", *both, words, place)
         kind = "mask" if case.output.dtype == torch.bool else "output"
-        expected, words = ours["output"], _of_output(case.output, ours["output"])
-        return Example(case.name, kind, case.output, expected, words)
+        words, place = _of_output(case.output, ours["output"])
+        return Example(case.name, kind, case.output, ours["output"], words, place)
     return None
 
 
-def _of_map(theirs: Tensor, ours: Tensor) -> str:
+Words = tuple[str, tuple[int, ...]]  # and the place that they speak of
+
+
+def _of_map(theirs: Tensor, ours: Tensor) -> Words:
     """One row in words: its sum, a hidden key, a visible key, or the largest gap."""
     theirs = theirs.nan_to_num(0.0)
     ours = ours.nan_to_num(0.0)
     if torch.allclose(theirs, ours, atol=1e-3):
-        return ""
+        return "", ()
     b, h, t, s = (int(i) for i in _largest(theirs - ours))
     where = f"sequence {b}, head {h}"
     off = ((theirs.sum(-1) - ours.sum(-1)).abs() > 0.01).nonzero()
@@ -647,33 +668,33 @@ def _of_map(theirs: Tensor, ours: Tensor) -> str:
         return (
             f"Row {t} of your map (sequence {b}, head {h}) sums to {total:.2f}; "
             f"it has to sum to {ours[b, h, t].sum():.0f}."
-        )
+        ), (b, h, t)
     seen = ((ours == 0) & (theirs > 0.01)).nonzero()
     if len(seen):
         b, h, t, s = seen[0].tolist()
         return (
             f"Query {t} gives key {s}, which is hidden, the weight "
             f"{theirs[b, h, t, s]:.2f} (sequence {b}, head {h})."
-        )
+        ), (b, h, t, s)
     return (
         f"Query {t} gives key {s} the weight {theirs[b, h, t, s]:.2f}; "
         f"{ours[b, h, t, s]:.2f} is right ({where})."
-    )
+    ), (b, h, t, s)
 
 
-def _of_output(theirs: Tensor, ours: Tensor) -> str:
+def _of_output(theirs: Tensor, ours: Tensor) -> Words:
     if theirs.shape != ours.shape:
         return (
             f"Your result has the shape {tuple(theirs.shape)}; "
             f"{tuple(ours.shape)} is right."
-        )
+        ), ()
     if theirs.dtype == torch.bool:
         place = (theirs != ours).nonzero()[0].tolist()
         got, right = theirs[tuple(place)].item(), ours[tuple(place)].item()
-        return f"mask{place} is {got}; {right} is right."
+        return f"mask{place} is {got}; {right} is right.", tuple(place)
     place = [int(i) for i in _largest(theirs.double() - ours)]
     got, right = theirs[tuple(place)].item(), ours[tuple(place)].item()
-    return f"output{place} is {got:.3f}; {right:.3f} is right."
+    return f"output{place} is {got:.3f}; {right:.3f} is right.", tuple(place)
 
 
 def _largest(difference: Tensor) -> tuple:

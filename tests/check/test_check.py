@@ -13,9 +13,9 @@ import torch.nn.functional as F
 from evidence.reference import attend
 from mha_lib.check import TASKS, check, diagnose
 from mha_lib.check.catalogue import MISTAKES, SAME_FUNCTION, stages_for
-from mha_lib.check.diagnosis import judge, property_names
+from mha_lib.check.diagnosis import conclude, property_names
 from mha_lib.check.reference import Problem, compute
-from mha_lib.check.report import link, section_title
+from mha_lib.check.sections import TITLES, link, section_title
 from tests.check.submissions_right import RIGHT, Annotated, Fused, Lazy
 from tests.check.submissions_wrong import (
     WRONG,
@@ -103,7 +103,7 @@ def test_the_catalogue_is_large_and_complete():
 def test_every_mistake_is_named_by_its_own_name(task):
     mine = [stage for task_, stage in TRIED if task_ == task]
     for seed, stage in enumerate(mine):  # float32, and another seed for each
-        found = judge(task, *executed(task, (stage,), seed))
+        found = conclude(task, *executed(task, (stage,), seed))
         assert said(found) == {frozenset(map(one_name, stage.names))}, stage.names
         if found.verdict == "ambiguous":
             same = {frozenset(names) for names in SAME_FUNCTION}
@@ -117,7 +117,7 @@ def test_every_mistake_is_named_by_its_own_name(task):
 def test_the_right_answer_is_right_for_several_seeds_and_policies(task):
     for seed in range(4):
         policy = ("nan", "zeros", "uniform", "unmasked")[seed]
-        found = judge(task, *executed(task, (), seed, policy=policy))
+        found = conclude(task, *executed(task, (), seed, policy=policy))
         assert (found.verdict, found.mistakes) == ("right", [])
         if task in ("attention", "mha", "mha_sequence_first", "split_concat"):
             assert found.policy["empty rows"] == policy
@@ -140,7 +140,7 @@ def test_stacks_of_up_to_six_are_named_and_the_first_is_to_be_mended_first():
         ),
     ):
         path = tuple(by_name[name] for name in names)
-        found = judge("mha", *executed("mha", path))
+        found = conclude("mha", *executed("mha", path))
         assert found.verdict == "stacked"
         assert found.mistakes == list(names)
 
@@ -160,8 +160,14 @@ def test_every_mistake_points_to_a_section_that_exists():
                     r"^#{1,3} (.+)$", "".join(cell["source"]), re.MULTILINE
                 ):
                     headings[f"{page.stem}#{slug(heading)}"] = heading
-    for section in {m.section for m in MISTAKES.values()}:
-        assert section_title(section).endswith(f", '{headings[section]}'")
+    told = {
+        f"{page}#{x}": y for page, found in TITLES.items() for x, y in found.items()
+    }
+    assert told.keys() == {m.section for m in MISTAKES.values()}
+    assert told == {section: headings[section] for section in told}
+    assert section_title("04_one_matrix_for_qkv#a-published-fault") == (
+        "chapter 4, 'A published fault'"
+    )
 
 
 def test_messages_are_sentences_and_sources_are_threads():
@@ -431,10 +437,14 @@ def test_a_report_is_the_same_for_the_same_seed():
 
 def test_a_notebook_shows_a_picture_of_theirs_beside_the_expected():
     report = check(column_softmax, "attention")
-    titles = [axes.get_title() for axes in report.picture().axes[:2]]
-    assert titles == ["yours", "expected"]
+    shown = report.picture()
+    assert shown["kind"] == "map" and shown["yours"] != shown["expected"]
     page = report._repr_html_()
-    assert '<img src="data:image/png;base64,' in page and 'alt="Yours beside' in page
+    assert "<caption>yours</caption>" in page and "<caption>expected</caption>" in page
+    assert (
+        page.startswith("<div><style>")
+        and "<style>" not in check(Fused, "mha")._repr_html_()
+    )
     assert f'<a href="{link(MISTAKES["softmax-over-queries"].section)}">' in page
     assert check(Fused, "mha").picture() is None
 
