@@ -23,6 +23,7 @@ from transformers.models.gpt2.modeling_gpt2 import GPT2Attention
 
 from evidence.flax_layer import call_with_torch
 from evidence.helpers import STYLES, B, T, call, inputs, make
+from evidence.words import which_of
 from evidence.x_transformers_layer import to_x_transformers
 from mha_lib import BatchedMHA, MultiheadAttention, convert
 from mha_lib.layouts import merge_heads, split_heads
@@ -136,22 +137,6 @@ CALLS: list[tuple[str, str, Callable[[BatchedMHA, Tensor], Results], torch.dtype
 ]
 
 
-def words(tensor: Tensor | None, known: dict[str, Tensor]) -> str:
-    """Which of the known tensors it is."""
-    if tensor is None:
-        return "not returned"
-    if tensor.isnan().all():
-        return "NaN"
-    found = [
-        name
-        for name, value in known.items()
-        # some compute in float32, whatever comes in
-        if torch.allclose(tensor, value.to(tensor), rtol=1e-5, atol=1e-5)
-    ]
-    assert len(found) == 1, f"neither NaN nor {' nor '.join(known)}: {tensor}"
-    return found[0]
-
-
 def rows() -> list[tuple[str, str, str, str]]:
     """For each call: the library, the way, the weights and the context, in words."""
     found = []
@@ -168,8 +153,8 @@ def rows() -> list[tuple[str, str, str, str]]:
             (
                 library,
                 way,
-                words(weights, {"0": zeros, f"1/{T} each": zeros + 1 / T}),
-                words(output[-1, -1], {"0": bias, "the mean of all values": mean}),
+                which_of({"0": zeros, f"1/{T} each": zeros + 1 / T}, weights),
+                which_of({"0": bias, "the mean of all values": mean}, output[-1, -1]),
             )
         )
     return found

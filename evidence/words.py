@@ -2,6 +2,9 @@
 
 from collections.abc import Iterable, Sequence
 
+import torch
+from torch import Tensor
+
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """A table as Markdown has it."""
@@ -23,3 +26,19 @@ def power(number: float) -> str:
 def sentence(test: str) -> str:
     """The name of a test, which says what it holds, in words."""
     return test.split("::")[-1].removeprefix("test_").replace("_", " ")
+
+
+def which_of(known: dict[str, Tensor], tensor: Tensor | None) -> str:
+    """The name of the known tensor that it is."""
+    if tensor is None:
+        return "not returned"
+    if tensor.isnan().all():
+        return "NaN"
+    found = [
+        name
+        for name, value in known.items()
+        # some compute in float32, whatever comes in
+        if torch.allclose(tensor, value.to(tensor), rtol=1e-5, atol=1e-5)
+    ]
+    assert len(found) == 1, f"neither NaN nor {' nor '.join(known)}: {tensor}"
+    return found[0]

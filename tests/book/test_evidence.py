@@ -3,6 +3,7 @@
 import re
 from math import inf, nan
 from pathlib import Path
+from unittest.mock import patch
 
 import jupytext
 import pytest
@@ -10,12 +11,15 @@ import torch
 from bs4 import BeautifulSoup
 from torch import tensor
 
-from evidence import evidence
+from evidence import agreement, watch
+from evidence.distance import distance
 from evidence.helpers import STYLES
+from evidence.laws import LAWS, equals_the_definition
+from evidence.oracles import BLIND_SPOTS, COUNTS
 from evidence.strategies import SUBJECTS
+from evidence.words import power, sentence, table, which_of
+from mha_lib.layouts import merge_heads
 from mha_lib.styles import batched
-from tests.oracles import empty_rows, test_readme
-from tests.oracles.common import COUNTS
 from tools import book
 
 NAME = "book/how_we_know"
@@ -35,12 +39,20 @@ def built() -> BeautifulSoup:
     return BeautifulSoup(path.read_text(encoding="utf-8"), "html.parser").article
 
 
+@pytest.fixture(scope="module")
+def wrong() -> list[agreement.Agreement]:
+    """How far every way is from every other if BatchedMHA forgets the scale."""
+    real = batched.attention
+    with patch.object(batched, "attention", lambda *x, **o: real(*x, **o, scale=1.0)):
+        return agreement.agreements()
+
+
 def columns(built: BeautifulSoup, *header: str) -> list[list[str]]:
     """The rows of the table with that header."""
-    for table in built.find_all("table"):
+    for found in built.find_all("table"):
         rows = [
             [cell.get_text(" ", strip=True) for cell in row.find_all(["th", "td"])]
-            for row in table.find_all("tr")
+            for row in found.find_all("tr")
         ]
         if rows[0] == list(header):
             return rows[1:]
@@ -81,15 +93,14 @@ def test_code_is_narrow_and_every_picture_described(cells):
             assert drawn == (len(alt) >= 20), cell.source
 
 
-def test_a_wrong_library_stops_the_page(cells, monkeypatch):
+def test_a_wrong_library_stops_the_page(cells, monkeypatch, wrong):
     sources = [cell.source for cell in cells if cell.cell_type == "code"][:2]
     setup, compare = (re.sub(r"(?m)^%.*$", "", source) for source in sources)
     monkeypatch.chdir(SOURCE.parent)  # the set-up leaves it
     monkeypatch.setattr("myst_nb.glue", lambda *args, **options: None)
+    monkeypatch.setattr(agreement, "agreements", lambda: wrong)
     scope = {}
     exec(setup, scope)
-    exec(compare, scope)
-    monkeypatch.setattr(batched, "merge_heads", lambda x: x.reshape(len(x), -1, 22))
     with pytest.raises(AssertionError, match="two ways to attend differ: .*BatchedMHA"):
         exec(compare, scope)
 
@@ -111,18 +122,18 @@ def test_a_wrong_library_stops_the_page(cells, monkeypatch):
     ],
 )
 def test_distance(ours, theirs, expected):
-    assert evidence.distance(tensor(ours), tensor(theirs)) == expected
+    assert distance(tensor(ours), tensor(theirs)) == expected
 
 
 @pytest.mark.parametrize(("ours", "theirs"), [(nan, 1.0), (1.0, nan)])
 def test_nan_is_near_nothing(ours, theirs):
-    assert not evidence.distance(tensor([ours, 1.0]), tensor([theirs, 1.0])) < inf
+    assert not distance(tensor([ours, 1.0]), tensor([theirs, 1.0])) < inf
 
 
 def test_pairs_are_found_in_whatever_is_compared():
     ours = {"a": [tensor(1), tensor(2)], "b": tensor(3)}
     theirs = {"b": tensor(6), "a": [tensor(4), tensor(5)]}
-    found = [(int(x), int(y)) for x, y in evidence.pairs(ours, theirs)]
+    found = [(int(x), int(y)) for x, y in watch.pairs(ours, theirs)]
     assert sorted(found) == [(1, 4), (2, 5), (3, 6)]
 
 
@@ -147,7 +158,7 @@ def tests(tmp_path: Path) -> Path:
 
 def test_a_run_says_what_passed_and_what_was_compared(tests):
     before = torch.testing.assert_close
-    judged = evidence.run(tests.name, root=tests.parent)
+    judged = watch.run(tests.name, root=tests.parent)
     assert judged.passed == [f"{tests.name}::test_near[{n}]" for n in range(1, 6)]
     assert [(x.dtype, x.numbers) for x in judged.comparisons] == [
         (dtype, n) for n in range(1, 6) for dtype in (torch.float32, torch.float16)
@@ -159,7 +170,7 @@ def test_a_run_says_what_passed_and_what_was_compared(tests):
 
 
 def test_a_run_takes_every_nth_case(tests):
-    judged = evidence.run(every={f"{tests.name}::test_near": 2}, root=tests.parent)
+    judged = watch.run(every={f"{tests.name}::test_near": 2}, root=tests.parent)
     assert judged.passed == [f"{tests.name}::test_near[{n}]" for n in (1, 3, 5)]
 
 
@@ -174,7 +185,7 @@ def test_a_run_takes_every_nth_case(tests):
 def test_a_failure_is_named(tests, more, message):
     tests.write_text(f"{TESTS}\n{more}\n")
     with pytest.raises(AssertionError, match=message) as failure:
-        evidence.run(tests.name, root=tests.parent)
+        watch.run(tests.name, root=tests.parent)
     said = str(failure.value)
     assert said.startswith(f"1 failed, first {tests.name}")
     assert len(said.splitlines()) == 1
@@ -183,21 +194,11 @@ def test_a_failure_is_named(tests, more, message):
 def test_nothing_to_run_is_a_failure(tests):
     tests.write_text("")
     with pytest.raises(AssertionError, match="no tests ran"):
-        evidence.run(tests.name, root=tests.parent)
-
-
-def test_blind_spots_are_those_of_the_readme():
-    found = evidence.blind_spots()
-    assert [[x.blind_to, f"`{x.seen_by}`"] for x in found] == [
-        row[2:] for row in test_readme.ROWS
-    ]
-    files = {x.file for x in found} - {""}
-    assert {x.removeprefix("test_").removesuffix(".py") for x in files} == set(COUNTS)
-    assert all(evidence.first_line(file) for file in files)
+        watch.run(tests.name, root=tests.parent)
 
 
 def test_every_way_meets_every_other_in_every_quantity():
-    found = evidence.agreements()
+    found = agreement.agreements()
     ways = {s.name for s in SUBJECTS}
     weightless = {name for name in ways if "no weights" in name}
     seen = {}
@@ -206,60 +207,42 @@ def test_every_way_meets_every_other_in_every_quantity():
     for (mask, _, pair), quantities in seen.items():
         assert len(quantities) == (3 if weightless & set(pair) else 4)
         assert "EinsumMHA" not in pair or mask != "random, one for each head"
-    n, masks = len(ways), len(evidence.masks(evidence.S))
+    n, masks = len(ways), len(agreement.masks(agreement.S))
     assert len(seen) == 2 * (masks * n * (n - 1) // 2 - (n - 1))
     assert all(x.numbers for x in found)
 
 
-def test_a_wrong_way_is_far_from_every_other(monkeypatch):
-    real = batched.attention
-    monkeypatch.setattr(
-        batched, "attention", lambda *x, **options: real(*x, **options, scale=1.0)
-    )
-    far = {x.ways for x in evidence.agreements() if not x.distance < 1e-12}
+def test_a_wrong_way_is_far_from_every_other(wrong):
+    far = {x.ways for x in wrong if not x.distance < 1e-12}
     others = {s.name for s in SUBJECTS} - {"BatchedMHA"}
     assert {frozenset(ways) - {"BatchedMHA"} for ways in far} == {
         frozenset([name]) for name in others
     }
 
 
-def test_what_a_query_gets_that_may_attend_to_nothing():
-    # A new release may change its mind: then the text of the page has to change too.
-    zero, even, nan_, none = "0", "1/5 each", "NaN", "not returned"
-    mean = "the mean of all values"
-    found = [(library, way, *rest) for library, way, *rest in empty_rows.rows()]
-    assert found == [
-        *(("mha_lib", f"`{style.__name__}`", zero, zero) for style in STYLES),
-        ("mha_lib", "`MultiheadAttention`", zero, zero),
-        ("mha_lib", "`torch_empty_rows = True`", nan_, nan_),
-        (empty_rows.TORCH, "with weights", nan_, nan_),
-        (empty_rows.TORCH, "without weights", none, zero),
-        (empty_rows.TORCH, "the same, for inference", none, nan_),
-        ("torch", "`scaled_dot_product_attention`", none, zero),
-        ("ONNX", "`Attention`", zero, zero),
-        ("Keras", "with scores", zero, zero),
-        ("Keras", "without scores", none, mean),
-        ("flax", "with weights", even, mean),
-        ("flax", "without weights", none, mean),
-        ("flax", "the same, in float64", none, nan_),
-        ("Hugging Face, GPT-2", "eager", even, mean),
-        ("x-transformers", "", even, zero),
-        ("x-transformers", "the same, in float64", nan_, zero),
-    ]
+def test_a_wrong_way_breaks_a_law(monkeypatch):
+    [subject] = [x for x in SUBJECTS if x.name == "BatchedMHA"]
+    law = equals_the_definition.hypothesis.inner_test  # for a case that is chosen
+    law(subject, agreement.SELF)
+    monkeypatch.setattr(batched, "merge_heads", lambda x: merge_heads(x.flip(1)))
+    with pytest.raises(AssertionError, match="not close"):
+        law(subject, agreement.SELF)
 
 
 def test_an_answer_that_nobody_has_foreseen_is_an_error():
     known = {"0": torch.zeros(3), "1": torch.ones(3)}
-    assert empty_rows.words(tensor([1.0, 1.0, 1.0 + 1e-6]), known) == "1"
+    assert which_of(known, tensor([1.0, 1.0, 1.0 + 1e-6])) == "1"
+    assert which_of(known, None) == "not returned"
+    assert which_of(known, tensor([nan, nan, nan])) == "NaN"
     with pytest.raises(AssertionError, match="neither NaN nor 0 nor 1"):
-        empty_rows.words(tensor([1.0, 1.0, nan]), known)
+        which_of(known, tensor([1.0, 1.0, nan]))
 
 
 def test_numbers_and_names_in_words():
-    assert evidence.power(8.6e-16) == "9\u00a0·\u00a010⁻¹⁶"
-    assert evidence.power(0.0) == "none"
-    assert evidence.sentence("tests/test_a.py::test_it_is_so") == "it is so"
-    assert evidence.table("ab", [[1, "`x`"]]) == "| a | b |\n| :-- | :-- |\n| 1 | `x` |"
+    assert power(8.6e-16) == "9\u00a0·\u00a010⁻¹⁶"
+    assert power(0.0) == "none"
+    assert sentence("tests/test_a.py::test_it_is_so") == "it is so"
+    assert table("ab", [[1, "`x`"]]) == "| a | b |\n| :-- | :-- |\n| 1 | `x` |"
 
 
 # --- the built page ---------------------------------------------------------------
@@ -276,8 +259,36 @@ def test_the_page_quotes_every_count(built):
 
 def test_the_page_shows_every_blind_spot_and_that_it_is_covered(built):
     rows = columns(built, "judge", "does not see", "our test, by its name")
-    assert {row[1] for row in rows} == {x.blind_to for x in evidence.blind_spots()}
+    assert {row[1] for row in rows} == {x.blind_to for x in BLIND_SPOTS}
     assert all(row[2].startswith("✓ ") for row in rows)
+
+
+def test_what_a_query_gets_that_may_attend_to_nothing(built):
+    # A new release may change its mind: then the text of the page has to change too.
+    zero, even, nan_, none = "0", "1/5 each", "NaN", "not returned"
+    mean = "the mean of all values"
+    assert columns(built, "library", "called", "weights", "context") == [
+        ["mha_lib", f"all {len(STYLES) + 1} layers", zero, zero],
+        ["mha_lib", "torch_empty_rows = True", nan_, nan_],
+        ["torch, the layer", "with weights", nan_, nan_],
+        ["torch, the layer", "without weights", none, zero],
+        ["torch, the layer", "the same, for inference", none, nan_],
+        ["torch", "scaled_dot_product_attention", none, zero],
+        ["ONNX", "Attention", zero, zero],
+        ["Keras", "with scores", zero, zero],
+        ["Keras", "without scores", none, mean],
+        ["flax", "with weights", even, mean],
+        ["flax", "without weights", none, mean],
+        ["flax", "the same, in float64", none, nan_],
+        ["Hugging Face, GPT-2", "eager", even, mean],
+        ["x-transformers", "", even, zero],
+        ["x-transformers", "the same, in float64", nan_, zero],
+    ]
+
+
+def test_the_page_names_every_law(built):
+    names = [item.get_text(strip=True) for item in built.select(".cell_output li")]
+    assert names == [sentence(law.__name__) for law in LAWS]
 
 
 def test_the_full_check_finds_what_each_other_one_misses(built):

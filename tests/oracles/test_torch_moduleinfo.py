@@ -13,6 +13,7 @@ from torch import nn
 from torch.testing import assert_close
 from torch.testing._internal.common_modules import module_db
 
+from evidence.helpers import seed
 from evidence.oracles import COUNTS
 from mha_lib import MultiheadAttention
 from tests.oracles.common import gradients
@@ -22,7 +23,7 @@ from tests.oracles.common import gradients
 
 @cache
 def inputs(dtype: torch.dtype, training: bool) -> list:
-    torch.manual_seed(0)  # they are made at random
+    seed(0)  # they are made at random
     return INFO.module_inputs_func(INFO, "cpu", dtype, True, training)
 
 

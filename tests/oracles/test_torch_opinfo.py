@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from torch.testing import assert_close
 from torch.testing._internal.common_methods_invocations import op_db
 
+from evidence.helpers import seed
 from evidence.oracles import COUNTS
 from tests.oracles.common import gradients
 from tests.oracles.torch_suite import multi_head_attention_forward
@@ -26,7 +27,7 @@ THEIRS = F.multi_head_attention_forward
 
 @cache
 def samples(dtype: torch.dtype) -> list:
-    torch.manual_seed(0)  # they are made at random
+    seed(0)  # they are made at random
     # With requires_grad torch makes fewer samples; results() asks for gradients of all.
     return list(INFO.sample_inputs("cpu", dtype, requires_grad=False))
 
@@ -35,7 +36,7 @@ def results(function, sample) -> list[Tensor]:
     """Output, weights, and the gradients of all floating arguments."""
     given = [sample.input, *sample.args, *sample.kwargs.values()]
     tensors = [x.requires_grad_() for x in given if isinstance(x, Tensor)]
-    torch.manual_seed(1)  # the same weights are dropped
+    seed(1)  # the same weights are dropped
     output, weights = function(sample.input, *sample.args, **sample.kwargs)
     both = torch.cat([output.flatten(), weights.flatten()])
     return [output, weights, *gradients(both, tensors)]
