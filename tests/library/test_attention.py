@@ -381,6 +381,11 @@ def test_the_weights_alone_are_those_of_attention(masked, is_causal, scale):
     assert torch.equal(attention_weights(q, k, mask, **options), weights)
 
 
+def test_the_weights_alone_take_no_options_for_granted():
+    q, k, v = qkv()
+    assert torch.equal(attention_weights(q, k), attention(q, k, v)[1])
+
+
 def test_the_weights_alone_need_two_operands_that_fit():
     q, k, _ = qkv()
     for operands, error, message in (
