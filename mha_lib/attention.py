@@ -198,12 +198,12 @@ def attend(
     q: Tensor,
     k: Tensor,
     v: Tensor,
-    mask: Tensor | None = None,
+    mask: Tensor | None,
     *,
-    bias: Tensor | None = None,
+    bias: Tensor | None,
+    is_causal: bool,
     scale: float | None = None,
     dropout_p: float = 0.0,
-    is_causal: bool = False,
     need_weights: bool = True,
 ) -> tuple[Tensor, Tensor | None]:
     """As :func:`attention`, of arguments that are known to fit together."""
@@ -225,9 +225,9 @@ def attend(
 def weigh(
     q: Tensor,
     k: Tensor,
-    mask: Tensor | None = None,
+    mask: Tensor | None,
     *,
-    bias: Tensor | None = None,
+    bias: Tensor | None,
     scale: float | None = None,
     is_causal: bool = False,
 ) -> Tensor:

@@ -105,13 +105,13 @@ def attend_in_tiles(
     q: Tensor,
     k: Tensor,
     v: Tensor,
-    mask: Tensor | None = None,
+    mask: Tensor | None,
     *,
-    bias: Tensor | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    average: bool = False,
-    need_weights: bool = True,
+    bias: Tensor | None,
+    dropout_p: float,
+    is_causal: bool,
+    average: bool,
+    need_weights: bool,
 ) -> tuple[Tensor, Tensor | None]:
     """As :func:`tiled_attention`, of arguments that are known to fit together."""
     if dropout_p or not _worth_tiling(q, k, v, mask, bias, is_causal, need_weights):

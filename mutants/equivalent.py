@@ -6,6 +6,10 @@ names nothing any more.
 
 EQUIVALENT: dict[str, tuple[str, ...]] = {
     "what is asked of one operand is the same for the others": (
+        "attention.attention: k → v #2",
+        "attention.attend: k → v",
+        "tiled.attend_in_tiles: k → v #3",
+        "_inputs.check_operands: q → k",
         "dropin.MultiheadAttention.forward: query → key #6",
         "dropin.MultiheadAttention.forward: k → v #4",
         "dropin.MultiheadAttention.forward: v → k #4",
@@ -66,6 +70,7 @@ EQUIVALENT: dict[str, tuple[str, ...]] = {
         "self.training",
         "dropin.MultiheadAttention.forward: need_weights and dropout_p → need_weights",
         "dropin.MultiheadAttention._project: joint is not None → joint is None",
+        "tiled.attend_in_tiles: is_causal and mask is not None → is_causal",
         "tiled._worth_tiling: q.shape[:-1].numel() * k.shape[-2] > TILE → "
         "q.shape[:-1].numel() * k.shape[-2] >= TILE",
         "tiled._Tiles.__init__: is_causal or mask is not None → is_causal and mask "

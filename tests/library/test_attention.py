@@ -1,4 +1,5 @@
 import math
+import sys
 
 import pytest
 import torch
@@ -6,8 +7,9 @@ from torch.nn import functional as F
 from torch.testing import assert_close
 
 from evidence.helpers import B, D, H, S, T, random_mask
-from mha_lib import attention, causal_mask, masked_softmax
+from mha_lib import attention, causal_mask, masked_softmax, tiled
 from mha_lib.attention import attention_weights
+from mha_lib.tiled import tiled_attention
 
 V = 13  # a value size of its own
 
@@ -337,6 +339,34 @@ def test_dropout_takes_weights_and_not_numbers_of_the_context(need_weights):
     assert len(set(steps.round().tolist()) - {0.0, 8.0}) > 3
 
 
+# --- doors and core -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "door",
+    [
+        lambda q, k, v, **masks: attention(q, k, v, **masks),
+        lambda q, k, v, **masks: attention(q, k, v, need_weights=False, **masks),
+        lambda q, k, v, **masks: attention_weights(q, k, **masks),
+        lambda q, k, v, **masks: tiled_attention(q, k, v, **masks),
+        lambda q, k, v, **masks: tiled_attention(q, k, v, dropout_p=0.5, **masks),
+    ],
+    ids=["attention", "without weights", "weights alone", "tiles", "formula"],
+)
+def test_every_door_checks_what_it_is_given_once(door, monkeypatch):
+    monkeypatch.setattr(tiled, "TILE", 12)
+    seen = []
+    for module in (sys.modules["mha_lib.attention"], tiled):
+        for name in ("check_operands", "check_mask", "check_bias"):
+            check = getattr(module, name)
+            monkeypatch.setattr(
+                module, name, lambda *x, n=name, c=check: seen.append(n) or c(*x)
+            )
+    bias = torch.randn(T, S, dtype=torch.float64)
+    door(*qkv(), mask=random_mask(B, H, T, S), bias=bias)
+    assert sorted(seen) == ["check_bias", "check_mask", "check_operands"]
+
+
 # --- the weights alone ------------------------------------------------------------
 
 
@@ -349,6 +379,11 @@ def test_the_weights_alone_are_those_of_attention(masked, is_causal, scale):
     options = {"bias": bias, "scale": scale, "is_causal": is_causal}
     _, weights = attention(q, k, v, mask, **options)
     assert torch.equal(attention_weights(q, k, mask, **options), weights)
+
+
+def test_the_weights_alone_take_no_options_for_granted():
+    q, k, v = qkv()
+    assert torch.equal(attention_weights(q, k), attention(q, k, v)[1])
 
 
 def test_the_weights_alone_need_two_operands_that_fit():
