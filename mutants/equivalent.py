@@ -128,7 +128,7 @@ EQUIVALENT: dict[str, tuple[str, ...]] = {
     "the sum of one is itself": ("tiled._Tiled.forward: 1 → 0 #3",),
     "a mask beside itself is itself": (
         "masks.making.combine_masks: 1 → 0",
-        "tiled.attend_in_tiles: False → True #3",
+        "tiled.attend_in_tiles: False → True",
     ),
     "zip stops after three": (
         "styles.fused.FusedMHA._project: 3 → 4 #3",
