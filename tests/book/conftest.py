@@ -3,6 +3,7 @@
 import functools
 import http.server
 import threading
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
@@ -10,6 +11,8 @@ from tools import book
 from tools.browser import Visit
 
 DESK = {"width": 1280, "height": 800}
+PHONE = {"width": 360, "height": 740}
+PATIENCE = 300_000  # milliseconds; nothing here takes one second on a quiet machine
 
 
 class QuietHandler(http.server.SimpleHTTPRequestHandler):
@@ -30,13 +33,14 @@ def roots():
         server.shutdown()
 
 
-@pytest.fixture
-def visit(chromium, roots):
-    visits = []
+@pytest.fixture(scope="module")
+def opened(chromium, roots):
+    """Open a page for the length of a `with`, with fonts and typeset mathematics."""
 
+    @contextmanager
     def open_page(page, scheme="http", colours="light", viewport=DESK, **context):
         root = roots[scheme]
-        opened = Visit(
+        visit = Visit(
             chromium,
             f"{root}/{page}.html",
             root,
@@ -44,10 +48,19 @@ def visit(chromium, roots):
             viewport=viewport,
             **context,
         )
-        opened.page.evaluate("() => window.MathJax?.startup?.promise")
-        visits.append(opened)
-        return opened
+        try:
+            visit.page.set_default_timeout(PATIENCE)
+            visit.page.evaluate("() => window.MathJax?.startup?.promise")
+            visit.page.evaluate("() => document.fonts.ready")
+            yield visit
+        finally:
+            visit.context.close()
 
-    yield open_page
-    for each in visits:
-        each.context.close()
+    return open_page
+
+
+@pytest.fixture
+def visit(opened):
+    """A function that opens a page, until the test is over."""
+    with ExitStack() as visits:
+        yield lambda *args, **context: visits.enter_context(opened(*args, **context))
