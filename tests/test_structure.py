@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 BASE = "._inputs .masks.* .layouts"
 STYLES = ("per_head", "batched", "fused", "einsum", "builtin", "split_concat")
-ALL_STYLES = " ".join(f".{style}" for style in STYLES)
+OLD = " ".join(f".{style}" for style in STYLES)  # where they were before styles/
 ROOMS = [path.name for path in (ROOT / "tests").iterdir() if path.is_dir()]
 CODE = "mha_lib.* evidence.* mutants.* tools.* benchmarks.*"  # what there is to test
 
@@ -27,17 +27,22 @@ MAY_IMPORT = {
     ".layouts": "._inputs",
     ".attention": BASE,
     ".tiled": f"{BASE} .attention",
-    **{f".{style}": f"{BASE} .attention" for style in STYLES},
-    ".fused": f"{BASE} .attention .tiled",
+    **{f".{style}": f"{BASE} .attention" for style in STYLES},  # OLD
+    ".fused": f"{BASE} .attention .tiled",  # OLD
+    "._kinds": ".checkpoints",  # OLD
+    ".styles": ".styles.*",
+    **{f".styles.{style}": f"{BASE} .attention" for style in STYLES},
+    ".styles.fused": f"{BASE} .attention .tiled",
     ".dropin": ".attention .layouts .masks.* .tiled",
-    ".checkpoints": "",
-    "._kinds": ".checkpoints",
-    ".convert": ".convert.* .checkpoints ._kinds",
+    ".convert": ".convert.* .checkpoints ._kinds",  # OLD: the last two
+    ".checkpoints": ".convert.*",
     ".plots": "",
-    ".__init__": f"{BASE} .attention .convert.* .dropin {ALL_STYLES}",
+    ".__init__": f"{BASE} .attention .convert.* .dropin .styles.* {OLD}",
     ".widgets": ".widgets.* .plots .layouts",  # they take arrays, not modules
     ".check": ".check.*",  # judges by a reference of its own
-    ".grade": ".grade.* .check.*",
+    ".check.beside": ".check.beside.*",  # runs beside submissions, loaded alone
+    ".check.catalogue": ".check.catalogue.* .check.reference",
+    ".grade": ".grade.* .check.*",  # to be: ".grade.* .check .check.beside.*"
     ".grade.inside": ".grade.inside.*",  # runs beside submissions, loaded alone
     "evidence": "evidence.* mha_lib.*",
     "mutants": "mutants.* tools.book",  # takes the library as text
@@ -50,17 +55,18 @@ MAY_IMPORT = {
     **{f"tests.{room}": f"{CODE} tests.{room}.*" for room in ROOMS},
     "tests.grade": f"{CODE} tests.grade.* tests.check.submissions_right",
 }
-ALONE = ("mha_lib.grade.inside.", "mha_lib.check.beside.")  # in a package of any name
+ALONE = ("mha_lib.grade.inside", "mha_lib.check.beside")  # in a package of any name
 NEVER = [  # (who, whom), a line for each thing that the table is there to keep apart
     ("mha_lib.attention", "mha_lib.convert"),
     ("mha_lib.masks", "mha_lib.attention"),
-    ("mha_lib.batched", "mha_lib"),  # from the module, not from the package
-    ("mha_lib.batched", "mha_lib.fused"),
-    ("mha_lib.dropin", "mha_lib.builtin"),
-    ("mha_lib.convert", "mha_lib.batched"),
+    ("mha_lib.styles.batched", "mha_lib"),  # from the module, not from the package
+    ("mha_lib.styles.batched", "mha_lib.styles.fused"),
+    ("mha_lib.dropin", "mha_lib.styles.builtin"),
+    ("mha_lib.convert", "mha_lib.styles.batched"),
     ("mha_lib.widgets.base", "mha_lib.attention"),
-    ("mha_lib.check.reference", "mha_lib.batched"),
+    ("mha_lib.check.reference", "mha_lib.styles.batched"),
     ("mha_lib.check.reference", "mha_lib.grade.judge"),
+    ("mha_lib.check.beside.find", "mha_lib.check.tasks"),
     ("mha_lib.grade.inside.wire", "mha_lib.grade.sandbox"),
     ("mha_lib.grade.inside.wire", "mha_lib.check"),
     ("mha_lib.grade.judge", "evidence.reference"),
