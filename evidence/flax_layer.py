@@ -1,5 +1,8 @@
 """flax.nnx `MultiHeadAttention`, called with the weights of our layer."""
 
+from collections.abc import Callable
+from functools import partial
+
 import jax
 import numpy as np
 import torch
@@ -18,6 +21,15 @@ def to_torch(x: jax.Array) -> Tensor:
     return torch.from_numpy(np.array(x))  # a copy: JAX's own memory is read-only
 
 
+def compiled(function: Callable) -> Callable:
+    """As a whole and without delay: what runs once gains nothing by being fast."""
+    options = {
+        "xla_backend_optimization_level": 0,
+        "xla_llvm_disable_expensive_passes": True,
+    }
+    return jax.jit(function, compiler_options=options)
+
+
 def call(layer, sources, mask, sow: bool) -> tuple[jax.Array, jax.Array | None]:
     """Output, and the weights if they are sown; sowing takes other code of flax."""
     layer = nnx.clone(layer)  # sowing changes the layer, which jax.grad forbids
@@ -29,6 +41,6 @@ def call(layer, sources, mask, sow: bool) -> tuple[jax.Array, jax.Array | None]:
 
 def call_with_torch(mha, sources, mask, sow: bool) -> tuple[Tensor, Tensor | None]:
     """The same, from tensors to tensors, with the weights of our layer."""
-    layer = convert(mha, nnx.MultiHeadAttention)
-    output, weights = call(layer, map(to_jax, sources), to_jax(mask), sow)
+    run = compiled(partial(call, convert(mha, nnx.MultiHeadAttention), sow=sow))
+    output, weights = run(tuple(map(to_jax, sources)), to_jax(mask))
     return to_torch(output), None if weights is None else to_torch(weights)

@@ -1,62 +1,176 @@
-"""The library's modules import one way, and importing it costs what it must."""
+"""Imports run one way in the whole tree, and importing the library costs little."""
 
 import ast
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
+import jupytext
 import pytest
 
-import mha_lib
+ROOT = Path(__file__).resolve().parents[1]
+BASE = "._inputs .masks.* .layouts"
+STYLES = ("per_head", "batched", "fused", "einsum", "builtin", "split_concat")
+ROOMS = [path.name for path in (ROOT / "tests").iterdir() if path.is_dir()]
+CODE = "mha_lib.* evidence.* mutants.* tools.* benchmarks.*"  # what there is to test
 
-LIBRARY = Path(mha_lib.__file__).parent
-BASE = {"_inputs", "masks", "layouts"}
-MAY_IMPORT = {  # what each module may import of ours
-    "_inputs": set(),
-    "masks": {"masks"},
-    "layouts": set(),
-    "attention": BASE,
-    "tiled": BASE | {"attention"},
-    "styles": BASE | {"attention", "tiled", "styles"},
-    "dropin": {"attention", "layouts", "masks", "tiled"},
-    "checkpoints": {"convert"},
-    "convert": {"convert"},
-    "plots": set(),
-    "widgets": {"widgets", "plots", "layouts"},  # they take arrays, not modules
-    "check": {"check"},  # judges by a reference of its own
-    "grade": {"grade", "check"},
-    "__init__": BASE | {"attention", "convert", "dropin", "styles"},
+# What may be imported where, of ours. A dot at the start stands for mha_lib. A row
+# holds for all that lies in a module, unless a longer one does. ".check" is the front
+# door alone, ".check.*" what lies behind it, too. Nothing but a test imports tests.
+MAY_IMPORT = {
+    "._inputs": "",
+    ".masks": "._inputs .masks.*",
+    ".layouts": "._inputs",
+    ".attention": BASE,
+    ".tiled": f"{BASE} .attention",
+    ".styles": ".styles.*",
+    **{f".styles.{style}": f"{BASE} .attention" for style in STYLES},
+    ".styles.fused": f"{BASE} .attention .tiled",
+    ".dropin": ".attention .layouts .masks.* .tiled",
+    ".convert": ".convert.*",
+    ".checkpoints": ".convert.*",
+    ".plots": "",
+    ".__init__": f"{BASE} .attention .convert.* .dropin .styles.*",
+    ".widgets": ".widgets.* .plots .layouts",  # they take arrays, not modules
+    ".check": ".check.*",  # judges by a reference of its own
+    ".check.beside": ".check.beside.*",  # runs beside submissions, loaded alone
+    ".check.catalogue": ".check.catalogue.* .check.reference",
+    ".grade": ".grade.* .check .check.beside.*",  # by the door alone
+    ".grade.inside": ".grade.inside.*",  # runs beside submissions, loaded alone
+    "evidence": "evidence.* mha_lib.*",
+    "mutants": "mutants.* tools.book",  # takes the library as text
+    "tools": "tools.* .check.* .grade.*",
+    "benchmarks": "benchmarks.* tools.* mha_lib.*",
+    "book": "mha_lib.*",
+    "book._ext": ".widgets.*",
+    "book.how_we_know": "mha_lib.* evidence.* mutants.result",
+    "tests": CODE,
+    **{f"tests.{room}": f"{CODE} tests.{room}.*" for room in ROOMS},
+    "tests.grade": f"{CODE} tests.grade.* tests.check.submissions_right",
 }
+ALONE = ("mha_lib.grade.inside", "mha_lib.check.beside")  # in a package of any name
+NEVER = [  # (who, whom), a line for each thing that the table is there to keep apart
+    ("mha_lib.attention", "mha_lib.convert"),
+    ("mha_lib.masks", "mha_lib.attention"),
+    ("mha_lib.styles.batched", "mha_lib"),  # from the module, not from the package
+    ("mha_lib.styles.batched", "mha_lib.styles.fused"),
+    ("mha_lib.dropin", "mha_lib.styles.builtin"),
+    ("mha_lib.convert", "mha_lib.styles.batched"),
+    ("mha_lib.widgets.base", "mha_lib.attention"),
+    ("mha_lib.check.reference", "mha_lib.styles.batched"),
+    ("mha_lib.check.reference", "mha_lib.grade.judge"),
+    ("mha_lib.check.beside.find", "mha_lib.check.tasks"),
+    ("mha_lib.grade.inside.wire", "mha_lib.grade.sandbox"),
+    ("mha_lib.grade.inside.wire", "mha_lib.check"),
+    ("mha_lib.grade.judge", "evidence.reference"),
+    ("evidence.laws", "tests.library.test_properties"),
+    ("evidence.laws", "tools.book"),
+    ("mutants.trial", "mha_lib.attention"),
+    ("tools.build", "benchmarks.chapter"),
+    ("tools.build", "evidence.laws"),
+    ("benchmarks.pages", "tests.conftest"),
+    ("benchmarks.pages", "evidence.helpers"),
+    ("book.05_masks", "evidence.reference"),
+    ("book.how_we_know", "tests.oracles.common"),
+    ("book.how_we_know", "mutants.__main__"),
+    ("book._ext.live", "mha_lib.attention"),
+    ("tests.oracles.common", "tests.library.torch_pair"),
+    ("tests.conftest", "tests.oracles.common"),
+]
 LOADED_WHEN_USED = ["matplotlib", "ipywidgets", "anywidget", "keras", "tensorflow"]
 LOADED_WHEN_USED += ["jax", "flax", "transformers"]
 
 
-def own_imports(path: Path) -> set[str]:
-    """The names of our modules that a module imports."""
-    modules = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+# --- who imports whom -----------------------------------------------------------
+
+
+def sources() -> list[Path]:
+    """Every module, and every notebook: those that are text, too."""
+    rooms = {name.split(".")[0] or "mha_lib" for name in MAY_IMPORT}
+    found = []
+    for room in sorted(rooms):
+        for path in sorted((ROOT / room).rglob("*")):
+            if path.suffix in (".py", ".ipynb") or (
+                path.suffix == ".md" and "{code-cell}" in path.read_text("utf-8")
+            ):
+                found.append(path)
+    return [path for path in found if ".ipynb_checkpoints" not in path.parts]
+
+
+def name(path: Path) -> str:
+    """mha_lib/check/tasks.py → mha_lib.check.tasks, of a package its own name."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    if parts[-1] == "__init__" and len(parts) > 2:
+        parts = parts[:-1]
+    return ".".join(parts)
+
+
+@cache
+def modules() -> set[str]:
+    found = {name(path).removesuffix(".__init__") for path in sources()}
+    return found | {x.rpartition(".")[0] for x in found}
+
+
+def code(path: Path) -> str:
+    """The text of a module, or of all code cells of a notebook."""
+    if path.suffix == ".py":
+        return path.read_text("utf-8")
+    cells = [x.source for x in jupytext.read(path).cells if x.cell_type == "code"]
+    return re.sub(r"(?m)^(\s*)[%!].*$", r"\1pass", "\n".join(cells))
+
+
+def imports(path: Path) -> Iterator[str]:
+    """What a file imports of ours; `from a import b` is a.b if that is a module."""
+    package = path.relative_to(ROOT).parent.parts
+    for node in ast.walk(ast.parse(code(path))):
         if isinstance(node, ast.Import):
-            modules |= {alias.name for alias in node.names}
+            yield from {alias.name for alias in node.names} & modules()
         elif isinstance(node, ast.ImportFrom):
-            modules.add("." * node.level + (node.module or ""))
-    assert not any(name.startswith("tests") for name in modules)
-    alone = path.parent.name == "inside"  # what runs beside submissions, as "inside"
-    assert alone or not any(name.startswith(".") for name in modules)
-    assert "mha_lib" not in modules, "import from the module, not from the package"
-    return {name.split(".")[1] for name in modules if name.startswith("mha_lib.")}
+            above = package[: len(package) + 1 - node.level] if node.level else ()
+            assert not node.level or name(path).startswith(ALONE), "import absolutely"
+            module = ".".join((*above, *filter(None, [node.module])))
+            names = {f"{module}.{alias.name}" for alias in node.names}
+            yield from names & modules()
+            if names - modules() and module in modules():
+                yield module
 
 
-def room(path: Path) -> str:
-    """A module's own name, or that of the package it lies in."""
-    return path.relative_to(LIBRARY).parts[0].removesuffix(".py")
+# --- who may ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "path", LIBRARY.rglob("*.py"), ids=lambda path: str(path.relative_to(LIBRARY))
-)
+def full(pattern: str) -> str:
+    return f"mha_lib{pattern}" if pattern.startswith(".") else pattern
+
+
+def row(who: str) -> list[str]:
+    """What a module may import: the row of the longest name that fits."""
+    rows = {full(name): patterns for name, patterns in MAY_IMPORT.items()}
+    fitting = [name for name in rows if f"{who}.".startswith(f"{name}.")]
+    assert fitting, f"say in MAY_IMPORT what {who} may import"
+    return [full(pattern) for pattern in rows[max(fitting, key=len)].split()]
+
+
+def allowed(whom: str, patterns: list[str]) -> bool:
+    return whom in patterns or any(
+        f"{whom}.".startswith(pattern[:-1])
+        for pattern in patterns
+        if pattern.endswith(".*")
+    )
+
+
+@pytest.mark.parametrize("path", sources(), ids=lambda x: str(x.relative_to(ROOT)))
 def test_imports_run_one_way(path):
-    assert room(path) in MAY_IMPORT, "say there what the new module may import"
-    assert own_imports(path) <= MAY_IMPORT[room(path)]
+    patterns = row(name(path))
+    wrong = [whom for whom in imports(path) if not allowed(whom, patterns)]
+    assert not wrong, f"{name(path)} must not import {', '.join(wrong)}"
+
+
+@pytest.mark.parametrize(("who", "whom"), NEVER)
+def test_some_imports_are_never_allowed(who, whom):
+    assert not allowed(whom, row(who))
 
 
 def test_import_loads_nothing_that_is_not_needed():

@@ -10,7 +10,7 @@ from flax import nnx
 from jax import numpy as jnp
 from jax.experimental import enable_x64
 
-from evidence.flax_layer import call, call_with_torch, to_jax, to_torch
+from evidence.flax_layer import call, call_with_torch, compiled, to_jax, to_torch
 from evidence.helpers import B, E, S, T, inputs, make
 from evidence.oracles import COUNTS
 from mha_lib import BatchedMHA, convert
@@ -43,12 +43,6 @@ def native_mask(kind: str, crossed: bool) -> jax.Array | None:
     return None if mask is None else to_jax(mask)
 
 
-# Each case is compiled once and run once: most of the time goes into the compiler.
-QUICKLY = {
-    "xla_backend_optimization_level": 0,
-    "xla_llvm_disable_expensive_passes": True,
-}
-
 # Without sown weights jax.nn.dot_product_attention takes its softmax in float32.
 TOLERANCE = {True: {}, False: {"rtol": 1e-5, "atol": 1e-6}}
 
@@ -66,8 +60,7 @@ def test_output_weights_and_gradients(kind, crossed, sow):
         results = call(layer, sources, mask, sow)
         return (results[0] * noise).sum(), results
 
-    both = jax.value_and_grad(total, range(len(sources)), has_aux=True)
-    both = jax.jit(both, compiler_options=QUICKLY)
+    both = compiled(jax.value_and_grad(total, range(len(sources)), has_aux=True))
     (_, (theirs, their_weights)), slopes = both(*map(to_jax, sources))
     if sow:
         torch.testing.assert_close(to_torch(their_weights), weights)
