@@ -26,6 +26,7 @@ def compiled(function: Callable) -> Callable:
     options = {
         "xla_backend_optimization_level": 0,
         "xla_llvm_disable_expensive_passes": True,
+        "xla_cpu_parallel_codegen_split_count": 1,
     }
     return jax.jit(function, compiler_options=options)
 
