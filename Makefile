@@ -9,7 +9,8 @@ PYTHONS := $(or $(PYTHON),python3 python3.13 python3.12 python3.11 python3.10)
 FITS := import sys, ensurepip; sys.exit(not (3, 10) <= sys.version_info < (3, 14))
 NONE := The book needs Python 3.10 to 3.13 with venv; tried: $(PYTHONS). Set PYTHON=/path/to/python.
 
-.PHONY: help book serve notebooks assignments test mutants lint bench stamp alone clean
+.PHONY: help book serve notebooks assignments test quick exhaustive mutants lint bench
+.PHONY: stamp alone clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -33,6 +34,12 @@ assignments: $(READY) ## execute every assignment, and write what students get
 
 test: book ## build the book, then run every test
 	@$(BIN)/python -m pytest
+
+quick: $(READY) ## run the tests of the library and of check (a minute)
+	@$(BIN)/python -m pytest -q tests/library tests/check mha_lib
+
+exhaustive: $(READY) ## try every case of what the tests try a sample of
+	@$(BIN)/python -m pytest -m exhaustive tests
 
 mutants: $(READY) ## put small faults into the library; do the tests notice? (an hour)
 	@$(BIN)/python -m mutants
