@@ -20,13 +20,43 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 import torch
 from torch import nn
 
-from mha_lib.check import adapt
-from mha_lib.check.diagnosis import CONFIDENCE, Diagnosis, judge
-from mha_lib.check.report import Report
-from mha_lib.check.search import TOLERANCE
+from mha_lib.check import beside
+from mha_lib.check.beside import ORDERS
+from mha_lib.check.catalogue import MISTAKES
+from mha_lib.check.diagnosis import (
+    CONFIDENCE,
+    SPECIAL,
+    Diagnosis,
+    Example,
+    conclude,
+    property_names,
+)
+from mha_lib.check.reference import POLICIES, Problem, Stage, compute
+from mha_lib.check.report import HEADLINES, Report, link
+from mha_lib.check.search import TOLERANCE, matches
 from mha_lib.check.tasks import TASKS, Task
 
-__all__ = ["TASKS", "Diagnosis", "Report", "check", "diagnose"]
+__all__ = [
+    "HEADLINES",
+    "MISTAKES",
+    "ORDERS",
+    "POLICIES",
+    "SPECIAL",
+    "TASKS",
+    "Diagnosis",
+    "Example",
+    "Problem",
+    "Report",
+    "Stage",
+    "Task",
+    "check",
+    "compute",
+    "conclude",
+    "diagnose",
+    "link",
+    "matches",
+    "property_names",
+]
 
 
 def check(
@@ -102,10 +132,10 @@ def diagnose(
     """
     chosen = _task(submission, task)
     try:
-        submission = adapt.unwrapped(submission)
-        layer = chosen.name in adapt.LAYERED  # other tasks have no sizes of their own
-        sizes = (adapt.sizes(submission, num_heads) if layer else None) or (None, None)
-    except adapt.Advice as advice:
+        submission = beside.unwrapped(submission)
+        layer = chosen.name in beside.LAYERS  # other tasks have no sizes of their own
+        sizes = (beside.sizes(submission, num_heads) if layer else None) or (None, None)
+    except beside.Advice as advice:
         return Diagnosis(
             chosen.name, "failed", error=str(advice), confidence=CONFIDENCE["failed"]
         )
@@ -119,9 +149,9 @@ def diagnose(
         raise ValueError(f"dtype must be one of {known}; got {dtype}")
     with _on_cpu():
         probes = chosen.probes(seed, dtype, *sizes)
-        outcomes = adapt.run(submission, probes, layers, num_heads)
-        with _one_thread(), adapt.with_gradients():
-            return judge(chosen.name, probes, outcomes)
+        outcomes = beside.run(submission, probes, layers, num_heads)
+        with _one_thread(), beside.with_gradients():
+            return conclude(chosen.name, probes, outcomes)
 
 
 def _on_cpu() -> AbstractContextManager:
@@ -145,7 +175,7 @@ def _task(submission: object, name: str | None) -> Task:
     if name is None:
         name = getattr(submission, "__name__", "")
         if name not in TASKS:
-            layer = adapt.makes_layers(submission) or isinstance(submission, nn.Module)
+            layer = beside.makes_layers(submission) or isinstance(submission, nn.Module)
             name = "mha" if layer else "attention"
     if name not in TASKS:
         raise ValueError(f"task must be one of {', '.join(TASKS)}; got {name!r}")

@@ -1,6 +1,6 @@
 """From what a submission answered to what is wrong with it: data in, data out.
 
-`judge` never runs code of a submission, and never guesses. A mistake is named if it
+`conclude` never runs code of a submission, and never guesses. A mistake is named if it
 reproduces every answer; where several do, all are given; else there are properties
 that hold and others that fail, and what the probe that shows the map reveals.
 """
@@ -12,7 +12,7 @@ from itertools import combinations
 import torch
 from torch import Tensor
 
-from mha_lib.check.adapt import RAN_WITH, REMEMBERS
+from mha_lib.check.beside import RAN_WITH, REMEMBERS
 from mha_lib.check.catalogue import MASKS, WEIGHTED
 from mha_lib.check.reference import POLICIES, Problem, Stage, compute
 from mha_lib.check.search import (
@@ -26,7 +26,7 @@ from mha_lib.check.search import (
 )
 from mha_lib.check.tasks import TASKS
 
-__all__ = ["Diagnosis", "Example", "judge"]
+__all__ = ["Diagnosis", "Example", "conclude"]
 
 SPECIAL = {"grad", "dtype", "device", "train"}  # probes that compare no numbers
 CONFIDENCE = {
@@ -98,13 +98,13 @@ class Diagnosis:
         return found
 
 
-def judge(task: str, probes: list[dict], outcomes: list[dict]) -> Diagnosis:
+def conclude(task: str, probes: list[dict], outcomes: list[dict]) -> Diagnosis:
     """Compare and diagnose.
 
     Args:
         task: its name.
         probes: as they were sent.
-        outcomes: as `mha_lib.check.adapt.run` returned them.
+        outcomes: as `mha_lib.check.beside.run` returned them.
 
     Returns:
         The diagnosis. It depends on nothing but the arguments.

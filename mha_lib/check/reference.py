@@ -25,9 +25,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from mha_lib.check.beside import LAYERS
+
 __all__ = ["POLICIES", "Path", "Problem", "Stage", "Undefined", "compute"]
 
-LAYERS = ("mha", "mha_sequence_first", "split_concat")
 POLICIES = ("nan", "zeros", "uniform", "unmasked")  # what an empty row of the map is
 
 

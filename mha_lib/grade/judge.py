@@ -12,8 +12,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from mha_lib.check.adapt import ORDERS
-from mha_lib.check.diagnosis import SPECIAL, Diagnosis, judge
+from mha_lib.check.beside import ORDERS
+from mha_lib.check.diagnosis import SPECIAL, Diagnosis
+from mha_lib.check.diagnosis import conclude as judge
 from mha_lib.check.reference import POLICIES, Problem, compute
 from mha_lib.check.report import Report
 from mha_lib.check.search import matches

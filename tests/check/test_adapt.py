@@ -2,6 +2,7 @@
 
 import copy
 import functools
+import re
 import warnings
 from pathlib import Path
 
@@ -9,7 +10,8 @@ import pytest
 import torch
 import torch.nn as nn
 
-from mha_lib.check import adapt, check, diagnose
+from mha_lib.check import beside, check, diagnose
+from mha_lib.check.beside.find import places_of
 from mha_lib.check.tasks import TASKS
 from tests.check.submissions_right import (
     Annotated,
@@ -56,19 +58,13 @@ class OneInput(Renamed):
 
 
 def test_layers_are_found_by_name():
-    assert adapt.find_layers(Base(6, 2)) == {
-        "q": "w_q",
-        "k": "w_k",
-        "v": "w_v",
-        "o": "w_o",
-    }
-    assert adapt.find_layers(FusedHeadByHead(6, 2)) == {"qkv": "qkv", "o": "proj"}
-    heads = adapt.find_layers(ManyHeads(6, 2))
-    assert heads["q"] == "heads.0.query heads.1.query"
-    assert adapt.find_layers(nn.MultiheadAttention(6, 2)) == {
-        "qkv": "in_proj_weight",
-        "o": "out_proj",
-    }
+    four = places_of(Base(6, 2))
+    assert four == {"q": ["w_q"], "k": ["w_k"], "v": ["w_v"], "o": ["w_o"]}
+    assert places_of(FusedHeadByHead(6, 2)) == {"qkv": ["qkv"], "o": ["proj"]}
+    heads = places_of(ManyHeads(6, 2))
+    assert heads["q"] == ["heads.0.query", "heads.1.query"]
+    fused = places_of(nn.MultiheadAttention(6, 2))
+    assert fused == {"qkv": ["in_proj_weight"], "o": ["out_proj"]}
 
 
 def test_layers_without_names_are_found_by_what_flows_in():
@@ -152,7 +148,7 @@ def test_a_mistake_is_named_wherever_the_weights_lie(layer):
 def test_a_partial_that_cannot_be_made_is_a_sentence():
     found = diagnose(functools.partial(Renamed, 15, heads=3), "mha")
     assert found.error.startswith("Renamed() could not be made: TypeError")
-    (outcome, *_) = adapt.run(functools.partial(Renamed, 15), TASKS["mha"].probes(0))
+    (outcome, *_) = beside.run(functools.partial(Renamed, 15), TASKS["mha"].probes(0))
     assert outcome["advice"] and "num_heads" in outcome["error"]
 
 
@@ -202,15 +198,22 @@ def test_a_module_is_asked_in_its_own_dtype(dtype):
 
 def test_outcomes_are_plain_data():
     probes = TASKS["mha"].probes(0)
-    for outcome in adapt.run(BareCubes, probes):
+    for outcome in beside.run(BareCubes, probes):
         for name, x in outcome.get("outputs", {}).items():
             assert name in ("output", "weights") and type(x) is torch.Tensor
             assert not x.requires_grad
 
 
-def test_adapt_imports_nothing_of_ours():
-    source = Path(adapt.__file__).read_text(encoding="utf-8")
-    assert "import mha_lib" not in source and "from mha_lib" not in source
+ORDER = ("words", "observe", "ways", "find", "load", "making", "run")
+
+
+def test_what_runs_beside_a_submission_imports_in_one_direction_and_no_more_of_ours():
+    folder = Path(beside.__file__).parent
+    assert {path.stem for path in folder.glob("*.py")} == {"__init__", *ORDER}
+    for place, name in enumerate(ORDER):
+        source = (folder / f"{name}.py").read_text(encoding="utf-8")
+        assert "mha_lib" not in re.findall(r"(?:from|import) (\w+)", source)
+        assert {*re.findall(r"from \.(\w*)", source)} <= {*ORDER[:place]}
 
 
 def test_probes_are_drawn_from_their_seed_and_their_sizes_differ():

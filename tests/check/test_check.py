@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from evidence.reference import attend
 from mha_lib.check import TASKS, check, diagnose
 from mha_lib.check.catalogue import MISTAKES, SAME_FUNCTION, stages_for
-from mha_lib.check.diagnosis import judge, property_names
+from mha_lib.check.diagnosis import conclude, property_names
 from mha_lib.check.reference import Problem, compute
 from mha_lib.check.report import link, section_title
 from tests.check.submissions_right import RIGHT, Annotated, Fused, Lazy
@@ -103,7 +103,7 @@ def test_the_catalogue_is_large_and_complete():
 def test_every_mistake_is_named_by_its_own_name(task):
     mine = [stage for task_, stage in TRIED if task_ == task]
     for seed, stage in enumerate(mine):  # float32, and another seed for each
-        found = judge(task, *executed(task, (stage,), seed))
+        found = conclude(task, *executed(task, (stage,), seed))
         assert said(found) == {frozenset(map(one_name, stage.names))}, stage.names
         if found.verdict == "ambiguous":
             same = {frozenset(names) for names in SAME_FUNCTION}
@@ -117,7 +117,7 @@ def test_every_mistake_is_named_by_its_own_name(task):
 def test_the_right_answer_is_right_for_several_seeds_and_policies(task):
     for seed in range(4):
         policy = ("nan", "zeros", "uniform", "unmasked")[seed]
-        found = judge(task, *executed(task, (), seed, policy=policy))
+        found = conclude(task, *executed(task, (), seed, policy=policy))
         assert (found.verdict, found.mistakes) == ("right", [])
         if task in ("attention", "mha", "mha_sequence_first", "split_concat"):
             assert found.policy["empty rows"] == policy
@@ -140,7 +140,7 @@ def test_stacks_of_up_to_six_are_named_and_the_first_is_to_be_mended_first():
         ),
     ):
         path = tuple(by_name[name] for name in names)
-        found = judge("mha", *executed("mha", path))
+        found = conclude("mha", *executed("mha", path))
         assert found.verdict == "stacked"
         assert found.mistakes == list(names)
 

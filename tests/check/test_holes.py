@@ -10,7 +10,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
-from mha_lib.check import adapt, check, diagnose
+from mha_lib.check import beside, check, diagnose
 from tests.check.submissions_right import (
     HEAD_COUNTS,
     AsModule,
@@ -413,7 +413,7 @@ def test_dropout_is_seen_however_the_matrices_lie(order, dropped):
 def test_the_number_of_heads_has_many_names(name):
     layer = counted(name)
     assert diagnose(layer, LAYER).verdict == "right"
-    assert adapt.sizes(layer(12, **{name: 3})) == (12, 3)
+    assert beside.sizes(layer(12, **{name: 3})) == (12, 3)
 
 
 # --- modules ------------------------------------------------------------------------

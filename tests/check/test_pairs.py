@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from mha_lib.check.catalogue import SAME_FUNCTION, stages_for
-from mha_lib.check.diagnosis import SPECIAL, judge
+from mha_lib.check.diagnosis import SPECIAL, conclude
 from mha_lib.check.reference import Problem, compute
 from mha_lib.check.search import names
 from mha_lib.check.tasks import TASKS
@@ -222,7 +222,7 @@ def check_pair(task, path, tied):
     probes, outcomes = executed(task, path)
     if all("skipped" in outcome for outcome in outcomes):
         return  # their code would do anything
-    found = judge(task, probes, outcomes)
+    found = conclude(task, probes, outcomes)
     assert found.verdict not in ("right", "unknown", "failed"), names(path)
     # One of the two may be hidden: with -1e9 for the fill, the other says it all. And
     # where rows may be empty in other ways than NaN, more may fit.
@@ -271,7 +271,7 @@ def test_who_explains_the_masks_goes_before_who_does_not():
 def test_masks_and_the_rest_are_explained_together(pair):
     pairs, _ = pairs_of("split_concat")
     (path,) = (p for p in pairs if names(p) == pair)
-    found = judge("split_concat", *executed("split_concat", path))
+    found = conclude("split_concat", *executed("split_concat", path))
     assert (found.verdict, {*found.mistakes}) == ("stacked", {*pair})
 
 

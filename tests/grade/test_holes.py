@@ -13,7 +13,7 @@ import nbformat
 import pytest
 import torch
 
-from mha_lib.check import adapt
+from mha_lib.check import beside
 from mha_lib.check.tasks import TASKS
 from mha_lib.grade import judge, run, sandbox
 from mha_lib.grade.assignments import parse
@@ -354,7 +354,7 @@ def test_the_assignment_in_the_documentation_can_be_graded():
 
 def test_every_way_to_load_weights_reaches_the_judge():
     probes = TASKS["mha"].probes(3)[:1]
-    (outcome,) = adapt.run(FusedHeadByHead, probes)
+    (outcome,) = beside.run(FusedHeadByHead, probes)
     kept = judge._outcome(probes[0], outcome)
     assert len(outcome["alternatives"]) > 1
     assert kept["alternatives"].keys() == outcome["alternatives"].keys()

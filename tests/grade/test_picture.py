@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 import pytest
 import torch
 
-from mha_lib.check import adapt
+from mha_lib.check import beside
 from mha_lib.check.diagnosis import Example
 from mha_lib.check.tasks import TASKS
 from mha_lib.grade import judge, picture, report
@@ -25,7 +25,7 @@ def marked(task: str, submission, change=None, **more) -> dict:
     """The question as a report gets it."""
     judging = asked(task, **more)
     (question,), probes = judging.assignment.questions, judging.probes["answer"]
-    outcomes = adapt.run(submission, probes)
+    outcomes = beside.run(submission, probes)
     if change is not None:
         change(probes, outcomes)
     kept = [judge._outcome(p, x) for p, x in zip(probes, outcomes)]
