@@ -23,18 +23,15 @@ from torch import nn
 from mha_lib.check import beside
 from mha_lib.check.beside import ORDERS
 from mha_lib.check.catalogue import MISTAKES
-from mha_lib.check.diagnosis import (
-    CONFIDENCE,
-    SPECIAL,
-    Diagnosis,
-    Example,
-    conclude,
-    property_names,
-)
+from mha_lib.check.diagnosis import Diagnosis, conclude
+from mha_lib.check.example import Example
+from mha_lib.check.properties import property_names
 from mha_lib.check.reference import POLICIES, Problem, Stage, compute
 from mha_lib.check.report import HEADLINES, Report, link
 from mha_lib.check.search import TOLERANCE, matches
+from mha_lib.check.seen import SPECIAL
 from mha_lib.check.tasks import TASKS, Task
+from mha_lib.check.words import Fact, in_words
 
 __all__ = [
     "HEADLINES",
@@ -45,6 +42,7 @@ __all__ = [
     "TASKS",
     "Diagnosis",
     "Example",
+    "Fact",
     "Problem",
     "Report",
     "Stage",
@@ -53,6 +51,7 @@ __all__ = [
     "compute",
     "conclude",
     "diagnose",
+    "in_words",
     "link",
     "matches",
     "property_names",
@@ -136,9 +135,7 @@ def diagnose(
         layer = chosen.name in beside.LAYERS  # other tasks have no sizes of their own
         sizes = (beside.sizes(submission, num_heads) if layer else None) or (None, None)
     except beside.Advice as advice:
-        return Diagnosis(
-            chosen.name, "failed", error=str(advice), confidence=CONFIDENCE["failed"]
-        )
+        return Diagnosis(chosen.name, "failed", error=str(advice))
     if dtype is None:
         dtype = torch.float32
         if isinstance(submission, nn.Module):

@@ -8,6 +8,7 @@ from importlib.metadata import PackageNotFoundError, metadata
 from mha_lib.check.catalogue import MISTAKES, Mistake
 from mha_lib.check.diagnosis import Diagnosis
 from mha_lib.check.tasks import Task
+from mha_lib.check.words import in_words
 
 __all__ = ["Report", "link", "section_title"]
 
@@ -113,9 +114,10 @@ class Report:
             lost = [name for name, holds in d.properties.items() if not holds]
             lines.append((1, "Holds: " + (", ".join(kept) or "nothing"), None))
             lines.append((1, "Fails: " + ", ".join(lost), None))
-        lines += [(1, text, None) for text in d.evidence]
+        lines += [(1, in_words(fact), None) for fact in d.evidence]
         for key, value in d.policy.items():
-            text = POLICY.get(value, value) if key == "empty rows" else value
+            said = in_words(value)
+            text = POLICY.get(said, said) if key == "empty rows" else said
             lines.append((1, f"Not a mistake: {text}.", None))
         for name in d.advice:
             lines.append((1, f"Worth knowing: {MISTAKES[name].message}", None))

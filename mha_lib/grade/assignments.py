@@ -17,7 +17,7 @@ import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from mha_lib.check.diagnosis import property_names
+from mha_lib.check import property_names
 from mha_lib.check.tasks import TASKS
 
 __all__ = ["FOLDER", "Assignment", "Question", "load", "parse"]

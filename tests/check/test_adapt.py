@@ -149,7 +149,7 @@ def test_a_partial_that_cannot_be_made_is_a_sentence():
     found = diagnose(functools.partial(Renamed, 15, heads=3), "mha")
     assert found.error.startswith("Renamed() could not be made: TypeError")
     (outcome, *_) = beside.run(functools.partial(Renamed, 15), TASKS["mha"].probes(0))
-    assert outcome["advice"] and "num_heads" in outcome["error"]
+    assert outcome["code"] == "not-made" and "num_heads" in outcome["error"]
 
 
 def test_a_class_that_wants_more_than_sizes_is_told_so():

@@ -13,7 +13,8 @@ import torch.nn.functional as F
 from evidence.reference import attend
 from mha_lib.check import TASKS, check, diagnose
 from mha_lib.check.catalogue import MISTAKES, SAME_FUNCTION, stages_for
-from mha_lib.check.diagnosis import conclude, property_names
+from mha_lib.check.diagnosis import conclude
+from mha_lib.check.properties import property_names
 from mha_lib.check.reference import Problem, compute
 from mha_lib.check.report import link, section_title
 from tests.check.submissions_right import RIGHT, Annotated, Fused, Lazy
@@ -198,7 +199,10 @@ def test_a_mask_of_another_shape_is_a_property_and_no_mistake():
     found = diagnose(Late, "mha")
     assert found.verdict == "right" and found.properties["right_with_mask"]
     assert not found.properties["mask_as_given"]
-    assert "it ran with a mask (B, 1, T, S), not as the task" in found.policy["call"]
+    assert (
+        "it ran with a mask (B, 1, T, S), not as the task"
+        in found.to_dict()["policy"]["call"]
+    )
     assert diagnose(Fused, "mha").properties["mask_as_given"]
 
 
@@ -382,7 +386,7 @@ def test_a_wide_layer_shows_its_map_where_the_catalogue_ends():
 
     found = diagnose(Halved(96, 2), "mha", num_heads=2)
     assert found.verdict == "unknown" and found.mistakes == []
-    assert "Its scores are 0.333 times the right ones." in found.evidence
+    assert "Its scores are 0.333 times the right ones." in found.to_dict()["evidence"]
     assert found.properties["runs"] and not found.properties["right_without_mask"]
 
 
@@ -395,7 +399,7 @@ def test_masks_under_a_broken_softmax_are_not_judged():
 
     found = diagnose(broken, "attention")
     assert found.mistakes == ["softmax-over-queries"]
-    assert any("fix this first" in text for text in found.evidence)
+    assert any("fix this first" in text for text in found.to_dict()["evidence"])
 
 
 # --- what is said -------------------------------------------------------------------

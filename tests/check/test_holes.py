@@ -176,7 +176,7 @@ class DropsByPython(Drops):
 def test_memory_is_no_dropout(layer, made):
     found = diagnose(made(layer), LAYER)
     assert (found.verdict, found.mistakes) == ("unknown", [])
-    (words,) = found.evidence
+    (words,) = found.to_dict()["evidence"]
     assert "something is kept from one call to the next" in words
     assert not found.properties["deterministic"]
 
@@ -250,7 +250,9 @@ def test_a_fill_that_scores_can_undercut_leaks(number):
     found = diagnose(filled(number), "attention")
     assert (found.verdict, found.mistakes) == ("unknown", [])
     assert not found.properties["right_with_mask"]
-    (words,) = (text for text in found.evidence if "hidden keys take" in text)
+    (words,) = (
+        text for text in found.to_dict()["evidence"] if "hidden keys take" in text
+    )
     assert "filled with a number that is not low enough" in words
 
 
@@ -258,7 +260,9 @@ def test_a_fill_that_scores_can_undercut_leaks(number):
 def test_a_fill_of_a_layer_leaks_too(layer):
     found = diagnose(layer, LAYER, num_heads=2)
     assert (found.verdict, found.mistakes) == ("unknown", [])
-    assert any("hidden keys take the weight" in text for text in found.evidence)
+    assert any(
+        "hidden keys take the weight" in text for text in found.to_dict()["evidence"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -317,13 +321,15 @@ def test_where_no_gradient_arrives_is_said(submission, task, lost):
     found = diagnose(submission, task)
     assert (found.verdict, found.properties["gradients"]) == ("right", False)
     words = f"No gradient reaches {lost}: a detach, .data, a no_grad or NumPy?"
-    assert words in found.evidence and words in repr(check(submission, task))
+    assert words in found.to_dict()["evidence"] and words in repr(
+        check(submission, task)
+    )
 
 
 def test_a_layer_that_learns_is_told_nothing_about_gradients():
     found = diagnose(Right, LAYER)
     assert found.properties["gradients"]
-    assert not any("gradient" in text for text in found.evidence)
+    assert not any("gradient" in text for text in found.to_dict()["evidence"])
 
 
 @pytest.mark.parametrize("off", [torch.no_grad, torch.inference_mode])
@@ -341,7 +347,7 @@ def test_a_notebook_may_have_switched_gradients_off(off):
 def test_a_map_belongs_to_the_weights_that_were_loaded_the_same_way():
     found = diagnose(FusedThatReturnsItsMap, LAYER)
     assert (found.verdict, found.mistakes) == ("right", [])
-    assert found.evidence == []
+    assert found.to_dict()["evidence"] == []
 
 
 class NoReturnWithMask(nn.Module):
@@ -358,7 +364,10 @@ def test_a_branch_without_return_is_a_sentence_and_no_matter_of_sizes(right):
     found = diagnose(forgets, LAYER)
     words = "a torch.Tensor must be returned; got None; is a `return` missing?"
     assert (found.error, found.verdict) == (words, "unknown")
-    assert (found.mistakes, found.evidence[0]) == ([], "Where it answers, it is right.")
+    assert (found.mistakes, found.to_dict()["evidence"][0]) == (
+        [],
+        "Where it answers, it is right.",
+    )
     assert not found.properties["right_with_mask"]
 
 
@@ -372,7 +381,7 @@ def test_what_answers_wrong_beside_an_error_is_not_called_right():
 
     found = diagnose(RollsTheMask, LAYER)
     assert (found.verdict, found.mistakes) == ("unknown", [])
-    assert "Where it answers, it is right." not in found.evidence
+    assert "Where it answers, it is right." not in found.to_dict()["evidence"]
 
 
 def test_a_mistake_before_a_missing_return_is_named():
@@ -406,7 +415,7 @@ def test_dropout_is_seen_however_the_matrices_lie(order, dropped):
 
     found = diagnose(Bare, LAYER)
     assert found.mistakes == ([] if dropped else ["dropout-unused"])
-    assert not [text for text in found.evidence if "dropout" in text]
+    assert not [text for text in found.to_dict()["evidence"] if "dropout" in text]
 
 
 @pytest.mark.parametrize("name", HEAD_COUNTS.split())

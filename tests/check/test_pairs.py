@@ -15,9 +15,10 @@ import pytest
 import torch
 
 from mha_lib.check.catalogue import SAME_FUNCTION, stages_for
-from mha_lib.check.diagnosis import SPECIAL, conclude
+from mha_lib.check.diagnosis import conclude
 from mha_lib.check.reference import Problem, compute
 from mha_lib.check.search import names
+from mha_lib.check.seen import SPECIAL
 from mha_lib.check.tasks import TASKS
 
 # Sets of names that give the same numbers on every probe, beside those that hold two

@@ -358,3 +358,12 @@ def test_every_way_to_load_weights_reaches_the_judge():
     kept = judge._outcome(probes[0], outcome)
     assert len(outcome["alternatives"]) > 1
     assert kept["alternatives"].keys() == outcome["alternatives"].keys()
+
+
+def test_notes_of_an_outcome_are_plain_and_short():
+    probe = TASKS["attention"].probes(3)[0]
+    note = {"code": "ran-with", "folded": True, "mask": [1], "error": "x" * 999}
+    given = {"error": "a", "code": "square-mask", "notes": [note, "no note", note] * 20}
+    kept = judge._outcome(probe, given)
+    assert kept["code"] == "square-mask" and len(kept["notes"]) == 14
+    assert kept["notes"][0] == {"code": "ran-with", "folded": True, "error": "x" * 500}

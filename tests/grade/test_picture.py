@@ -7,8 +7,7 @@ from html.parser import HTMLParser
 import pytest
 import torch
 
-from mha_lib.check import beside
-from mha_lib.check.diagnosis import Example
+from mha_lib.check import Example, beside
 from mha_lib.check.tasks import TASKS
 from mha_lib.grade import judge, picture, report
 from mha_lib.grade.assignments import parse

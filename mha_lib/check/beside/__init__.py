@@ -8,12 +8,13 @@ An outcome is a dictionary::
 
     {"outputs": {"output": tensor, "weights": tensor}}   or {"error": sentence}
                                                          or {"skipped": sentence}
+    "code": "square-mask"                                of an error that we raised
     "alternatives": {"transposed": {"outputs": ...}}     other ways to load the weights
     "changed_inputs": ["mask"]                           differ after the call
     "repeat_differs": True                               a second call, another answer
     "without_gradient": ["key"]                          the output does not move them
-    "notes": ["…"]                                       what had to be adapted, or
-                                                         that it remembers
+    "notes": [{"code": "remembers"}]                     or "ran-with", with what had
+                                                         to be adapted: see `Way`
     "missing": ["b_k"]                                   a layer that has no bias
 
 Its modules import in one direction::
@@ -25,13 +26,14 @@ from .load import ORDERS
 from .making import makes_layers, sizes, unwrapped
 from .run import run, with_gradients
 from .ways import LAYERS
-from .words import RAN_WITH, REMEMBERS, Advice
+from .words import RAN_WITH, REMEMBERS, SQUARE_MASK, Advice
 
 __all__ = [
     "LAYERS",
     "ORDERS",
     "RAN_WITH",
     "REMEMBERS",
+    "SQUARE_MASK",
     "Advice",
     "makes_layers",
     "run",

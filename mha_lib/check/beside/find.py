@@ -12,12 +12,6 @@ from torch.overrides import TorchFunctionMode
 from .ways import NAMES, try_ways
 from .words import Advice
 
-NOT_FOUND = (
-    "the weights of q, k, v and the output must be found by name (q_proj, k_proj, "
-    "v_proj, out_proj, or a fused qkv); found {found}. Say which is which with "
-    'layers={{"q": "…", "k": "…", "v": "…", "o": "…"}} (or "qkv" for a fused '
-    'one, "kqv" if its rows lie in that order)'
-)
 PARTS = r"(?!.*(.).*\1)[qkvo]+"  # each once
 OUT_IN = (nn.Linear, nn.Conv1d, nn.Conv2d)  # whose weights are (out, in)
 BIAS = r"(^|\.|_)b(ias(es)?)?(_|\.|$)"
@@ -71,11 +65,7 @@ class Slot:
             slack = 1e-5 if value.dtype == torch.float32 else 1e-2
             kept = value.is_meta or torch.allclose(there, value, slack, slack)
         if not kept:
-            raise Advice(
-                f"{self.path} computes its weights from others, so that none can be "
-                "loaded. Check the layer without it (a spectral norm, say; see "
-                "torch.nn.utils.parametrize.remove_parametrizations)"
-            )
+            raise Advice("computed-weights", path=self.path)
 
 
 def slot_of(module: nn.Module, path: str) -> Slot:
@@ -95,7 +85,7 @@ def places_of(module, layers=None, call=None, probe=None) -> dict[str, list[str]
         wrong += [x for x in layers if not re.fullmatch(PARTS, x)]
         if wrong:
             listed = ", ".join(map(repr, wrong))
-            raise Advice(f"layers names {listed}; your module has {in_words(module)}")
+            raise Advice("layers-misnamed", wrong=listed, found=in_words(candidates))
         return {parts: [path] for parts, path in layers.items()}
     places: dict[str, list[str]] = {}
     for path in candidates:
@@ -104,7 +94,9 @@ def places_of(module, layers=None, call=None, probe=None) -> dict[str, list[str]
     if call is not None and any(
         p != "".join(sorted(p, key="qkvo".index)) for p in places
     ):
-        raise Advice(NOT_FOUND.format(found=in_words(module)))  # a name is no proof
+        raise Advice(
+            "layers-not-found", found=in_words(candidates)
+        )  # a name is no proof
     twice = {
         parts
         for parts, paths in places.items()
@@ -118,7 +110,7 @@ def places_of(module, layers=None, call=None, probe=None) -> dict[str, list[str]
     if not _complete(places) and call is not None:
         places |= _by_flow(module, lost, call, probe)
     if not _complete(places) and (call is not None or twice):
-        raise Advice(NOT_FOUND.format(found=in_words(module)))
+        raise Advice("layers-not-found", found=in_words(candidates))
     return places
 
 
@@ -173,9 +165,9 @@ def _one_token(child: nn.Module) -> bool:
     return convolution and child.groups == 1 and {*child.kernel_size} == {1}
 
 
-def in_words(module: nn.Module) -> str:
-    """The candidates in words."""
-    return ", ".join(candidates_of(module)) or "no matrices"
+def in_words(candidates: list[str]) -> str:
+    """The paths, one after the other."""
+    return ", ".join(candidates) or "no matrices"
 
 
 def role_of(path: str) -> str | None:

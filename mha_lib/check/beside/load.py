@@ -80,10 +80,8 @@ class Holder:
         for turned in fitting:
             if turned.shape == shape:
                 return turned
-        raise Advice(
-            f"the weights of {self.parts} must have the shape {tuple(W.shape)}; "
-            f"yours has {tuple(shape)}"
-        )
+        shapes = {"required": tuple(W.shape), "got": tuple(shape)}
+        raise Advice("weights-of-another-shape", parts=self.parts, **shapes)
 
 
 def _keeps_out_in(child: nn.Module) -> bool | None:

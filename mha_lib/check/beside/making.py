@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 from torch import nn
 
-from .find import NOT_FOUND, OUT_IN, candidates_of, slot_of
+from .find import OUT_IN, candidates_of, in_words, slot_of
 from .ways import LAYERS, NAMES
-from .words import Advice, sentence
+from .words import SQUARE_MASK, Advice, sentence
 
 HEAD_COUNT = (
     r"((num(ber)?|nb?|count)_?(of_?)?)?(att(entio)?n_?)?heads?(_?(num|count))?|h"
@@ -63,20 +63,16 @@ def sizes(submission: object, num_heads: int | None = None) -> tuple[int, int] |
             if re.fullmatch(HEAD_COUNT, name, re.I) and type(value) is int
         }
         if len(found) != 1:
-            raise Advice(
-                "the number of heads must be known; your module shows "
-                f"{sorted(found) or 'none'} in an attribute like num_heads. Pass "
-                "num_heads=… or the class instead of the module"
-            )
+            raise Advice("unknown-heads", found=sorted(found) or "none")
         H = found.pop()
     if is_lazy(submission):
-        raise Advice("call your module once before it is checked: it has lazy layers")
+        raise Advice("lazy")
     candidates = candidates_of(submission)
     if not candidates:
-        raise Advice(NOT_FOUND.format(found="no matrices"))
+        raise Advice("layers-not-found", found=in_words([]))
     E = _width(submission, candidates)
     if not 1 <= H <= E:
-        raise Advice(f"the number of heads must be from 1 to {E}, the width; got {H}")
+        raise Advice("wrong-heads", E=E, H=H)
     return E, H
 
 
@@ -112,12 +108,7 @@ def construct(cls: Callable, probe: dict) -> object:
     for name, parameter in inspect.signature(cls).parameters.items():
         value = next((v for p, v in values if re.fullmatch(p, name, re.I)), None)
         if name in needed and value is None:
-            name_ = _name(cls)
-            raise Advice(
-                f"{name_} must be made as {name_}(embed_dim, num_heads); it also "
-                f"wants {name!r}. Pass a module that you made, or give the parameter "
-                "a default"
-            )
+            raise Advice("wants-more", name=_name(cls), wants=name)
         ours = "drop" in name.lower() or re.fullmatch(HEAD_COUNT, name, re.I)
         if type(parameter.default) is int and value == sizes["E"]:
             ours = True  # a width that has a default
@@ -144,8 +135,8 @@ def _made(cls: Callable, arguments: dict) -> object:
         return cls(**arguments)
     except (Exception, SystemExit) as error:
         given = ", ".join(f"{k}={v}" for k, v in arguments.items())
-        text = sentence(error)
-        raise Advice(f"{_name(cls)}({given}) could not be made: {text}") from error
+        values = {"name": _name(cls), "given": given, "error": sentence(error)}
+        raise Advice("not-made", **values) from error
 
 
 def bound(f: Callable, task: str, extra: tuple, target: Callable | None = None):
@@ -172,7 +163,7 @@ def bound(f: Callable, task: str, extra: tuple, target: Callable | None = None):
     def call(inputs: dict) -> object:
         if single:
             if inputs["T"] != inputs["S"]:
-                raise Advice("causal_mask must take T and S; this one takes T alone")
+                raise Advice(SQUARE_MASK)
             return target(inputs["T"])
         values = zip(wanted, (*(inputs[n] for n in NAMES[task]), *extra))
         named, more = {}, []

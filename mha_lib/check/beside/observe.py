@@ -35,7 +35,7 @@ def outcome_of(
             outcome["outputs"] = _returned(call(given))
         except Exception as error:
             if _raises(call, others):  # these inputs were taken before
-                return {"error": sentence(error), "notes": [REMEMBERS]}
+                return {"error": sentence(error), "notes": [{"code": REMEMBERS}]}
             raise
     else:
         outcome["outputs"] = _returned(call(given))
@@ -43,9 +43,7 @@ def outcome_of(
     devices = {x.device for x in before.values()}
     if devices and not options.get("device") and output.device not in devices:
         (device,) = devices
-        raise Advice(
-            f"the output must be on {device}, as the inputs; got {output.device}"
-        )
+        raise Advice("other-device", required=device, got=output.device)
     if not options.get("device"):
         changed = [k for k, x in before.items() if not torch.equal(x, given[k])]
         if changed:
@@ -56,7 +54,7 @@ def outcome_of(
         if again.shape == first.shape and not torch.equal(again, first):
             outcome["repeat_differs"] = not alike(again, first)
             if outcome["repeat_differs"] and not _by_chance(call, given | before):
-                outcome["notes"] = [REMEMBERS]
+                outcome["notes"] = [{"code": REMEMBERS}]
     if leaves:
         grads = [None] * len(leaves)
         if output.requires_grad:
@@ -130,23 +128,20 @@ def _returned(result: object) -> dict[str, Tensor]:
         names = ", ".join(map(str, result))
         result = _by_name(result)
         if result is None:
-            raise Advice(
-                "the output must be returned, or (output, weights); which of "
-                f"{names} is the output? Call it output"
-            )
+            raise Advice("which-output", names=names)
     items = list(result) if isinstance(result, (tuple, list)) else [result]
     for place, item in enumerate(items[:2]):
         if place == 1 and item is None:
             continue
         if type(item) not in (Tensor, nn.Parameter):
-            kind = "None" if item is None else f"{type(item).__module__}."
-            kind += "" if item is None else type(item).__name__
-            hint = "; is a `return` missing?" if item is None else ""
-            raise Advice(f"a torch.Tensor must be returned; got {kind}{hint}")
+            if item is None:
+                raise Advice("nothing-returned")
+            kind = type(item)
+            raise Advice("no-tensor", got=f"{kind.__module__}.{kind.__name__}")
         if item.layout != torch.strided or item.is_quantized or item.is_nested:
-            raise Advice("a dense torch.Tensor must be returned; got another layout")
+            raise Advice("not-dense")
     if not items:
-        raise Advice("a torch.Tensor must be returned; got an empty tuple")
+        raise Advice("no-tensor", got="an empty tuple")
     return {k: x for k, x in zip(("output", "weights"), items) if x is not None}
 
 

@@ -4,6 +4,7 @@ import inspect
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +13,7 @@ from .find import places_of
 from .load import ORDERS, holders_of
 from .making import bound, construct, is_lazy, makes_layers, unwrapped
 from .observe import cast, outcome_of
-from .ways import FOLDED, LAYERS, try_ways, ways_to_call
+from .ways import LAYERS, Way, try_ways, ways_to_call
 from .words import RAN_WITH, Advice, sentence
 
 
@@ -40,7 +41,7 @@ def run(
     try:
         submission = unwrapped(submission)
     except Advice as advice:
-        return [{"error": str(advice), "advice": True} for _ in probes]
+        return [advice.outcome for _ in probes]
     runner = _Runner(submission, layers, num_heads)
     # Their warnings are no errors; random numbers come and go without a trace.
     with warnings.catch_warnings(), torch.random.fork_rng(devices=[]), with_gradients():
@@ -60,11 +61,12 @@ class _Runner:
 
     def __init__(self, submission, layers, num_heads) -> None:
         self.submission, self.layers, self.num_heads = submission, layers, num_heads
-        self.way: dict[bool, str] = {}  # masked or not -> what worked
+        self.way: dict[bool, Way] = {}  # masked or not -> what worked
         self.places: dict[str, list[str]] = {}  # where a module keeps its weights
         self.ways: dict[str, bool | None] = {}  # and whether as (out, in)
 
     def outcome(self, probe: dict) -> dict:
+        """What happened with one probe, however it ended."""
         torch.default_generator.manual_seed(0)
         options = probe["options"]
         try:
@@ -75,7 +77,7 @@ class _Runner:
                     load(loading)
                     outcomes[loading] = self._attempts(call, probe)
         except Advice as advice:
-            return {"error": str(advice), "advice": True}
+            return advice.outcome
         except Skip as reason:
             return {"skipped": str(reason)}
         except (Exception, SystemExit) as error:  # whatever theirs raises
@@ -96,7 +98,7 @@ class _Runner:
         if masked in self.way:
             ways = {self.way[masked]: ways[self.way[masked]]}
         first = None
-        for name, change in ways.items():
+        for way, change in ways.items():
             try:
                 outcome = outcome_of(
                     call, change(probe), probe["options"], self.weights
@@ -106,16 +108,15 @@ class _Runner:
             except (Exception, SystemExit) as error:
                 first = first or {"error": sentence(error)}
                 continue
-            if probe["call"] == "attention" and name.startswith(FOLDED):
+            if way.folded:
                 lead = probe["inputs"]["q"].shape[:2]
                 for key, x in outcome.get("outputs", {}).items():
                     if x.dim() and x.shape[0] == lead.numel():
                         outcome["outputs"][key] = x.unflatten(0, lead)
-            if name and first:
-                error = first["error"]
-                note = f"{RAN_WITH} {name}, not as the task says: {error}"
+            if first:
+                note = {"code": RAN_WITH, **asdict(way), **first}
                 outcome["notes"] = [*outcome.get("notes", ()), note]
-            self.way.setdefault(masked, name)
+            self.way.setdefault(masked, way)
             return outcome
         return first
 
@@ -132,7 +133,7 @@ def _prepared(runner: _Runner, probe: dict):
         submission = construct(submission, probe)
     if not callable(submission):
         kind = type(submission).__name__
-        raise Advice(f"a function, a class or a module is required; got {kind}")
+        raise Advice("not-callable", got=kind)
     weights = probe["weights"]
     if weights is not None:
         weights = {k: cast(x, probe["options"]) for k, x in weights.items()}
@@ -145,9 +146,7 @@ def _prepared(runner: _Runner, probe: dict):
         return
     if is_lazy(submission):
         if submission is runner.submission:
-            raise Advice(
-                "call your module once before it is checked: it has lazy layers"
-            )
+            raise Advice("lazy")
         wanted = (x for x in probe["inputs"].values() if isinstance(x, Tensor))
         submission.to(next(wanted).dtype)
         try_ways(bound(submission.forward, task, (), submission), probe)

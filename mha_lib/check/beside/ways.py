@@ -1,6 +1,7 @@
 """How a submission may want to be called: as its task says, or otherwise."""
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -19,45 +20,58 @@ NAMES = {  # the arguments of each task, in order
     "split_concat": ("queries", "keys"),
 }
 LAYERS = ("mha", "mha_sequence_first", "split_concat")
-FOLDED = "the heads folded into the batch (B·H, T, D)"
 
 
-def ways_to_call(probe: dict) -> dict[str, Callable[[dict], dict]]:
+@dataclass(frozen=True)
+class Way:
+    """How a call differs from what the task says; not at all by default.
+
+    Attributes:
+        mask: the shape in which the mask comes, in letters.
+        numbers: the mask holds 0 and 1.
+        added: there is a mask, all True, where the task gives none.
+        folded: the heads are folded into the batch.
+    """
+
+    mask: str = ""
+    numbers: bool = False
+    added: bool = False
+    folded: bool = False
+
+
+def ways_to_call(probe: dict) -> dict[Way, Callable[[dict], dict]]:
     """Inputs as the task says, then as other right code may want them."""
     inputs = probe["inputs"]
     if probe["call"] not in ("attention", "mha", "mha_sequence_first"):
-        return {"": lambda probe: probe["inputs"]}
+        return {Way(): lambda probe: probe["inputs"]}
     forms: dict[str, Callable[[Tensor], Tensor]] = {"": lambda mask: mask}
     if probe["call"] == "mha":
-        forms["a mask (B, 1, T, S)"] = lambda mask: mask[:, None]
+        forms["(B, 1, T, S)"] = lambda mask: mask[:, None]
     elif probe["call"] == "mha_sequence_first":
-        forms["a mask (T, S, B, 1)"] = lambda mask: mask[..., None]
-        forms["a mask (B, T, S)"] = lambda mask: mask.permute(2, 0, 1)
-        forms["a mask (B, 1, T, S)"] = lambda mask: mask.permute(2, 0, 1)[:, None]
+        forms["(T, S, B, 1)"] = lambda mask: mask[..., None]
+        forms["(B, T, S)"] = lambda mask: mask.permute(2, 0, 1)
+        forms["(B, 1, T, S)"] = lambda mask: mask.permute(2, 0, 1)[:, None]
     else:
         H = probe["sizes"]["H"]
-        forms["a mask (B, H, T, S)"] = lambda mask: mask.expand(-1, H, -1, -1)
-    numbers = probe["weights"]["W_q"] if probe["weights"] else inputs["q"]
-    for name, form in list(forms.items()):
-        words = f"{name or 'a mask'} of numbers 0 and 1"
-        forms[words] = lambda mask, form=form: form(mask).to(numbers.dtype)
+        forms["(B, H, T, S)"] = lambda mask: mask.expand(-1, H, -1, -1)
+    like = probe["weights"]["W_q"] if probe["weights"] else inputs["q"]
+    added = "mask" not in inputs
 
-    ways: dict[str, Callable[[dict], dict]] = {}
-    if "mask" not in inputs:
-        ways[""] = lambda probe: probe["inputs"]
-    for name, form in forms.items():
-        if "mask" not in inputs:
-            name = f"{name or 'a mask'} that is all True"
+    ways: dict[Way, Callable[[dict], dict]] = {}
+    if added:
+        ways[Way()] = lambda probe: probe["inputs"]
+    for numbers in (False, True):
+        for shape, form in forms.items():
 
-        def change(probe, form=form):
-            return probe["inputs"] | {"mask": form(_mask(probe))}
+            def change(probe, form=form, dtype=like.dtype if numbers else torch.bool):
+                return probe["inputs"] | {"mask": form(_mask(probe)).to(dtype)}
 
-        ways[name] = change
+            ways[Way(shape, numbers, added)] = change
     if probe["call"] == "attention":
-        for name, way in list(ways.items()):
-            ways[f"{FOLDED}, {name}".strip(", ")] = lambda probe, way=way: {
+        for way, change in list(ways.items()):
+            ways[replace(way, folded=True)] = lambda probe, change=change: {
                 key: x.expand(-1, probe["sizes"]["H"], -1, -1).flatten(0, 1)
-                for key, x in way(probe).items()
+                for key, x in change(probe).items()
             }
     return ways
 
