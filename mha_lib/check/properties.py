@@ -7,8 +7,8 @@ from torch import Tensor
 
 from mha_lib.check.beside import RAN_WITH
 from mha_lib.check.catalogue import MASKS, WEIGHTED
-from mha_lib.check.reference import POLICIES, compute
-from mha_lib.check.search import Case, matches
+from mha_lib.check.reference import compute
+from mha_lib.check.search import Case, fitting_policies
 from mha_lib.check.seen import Seen, shape_fits
 from mha_lib.check.tasks import TASKS
 
@@ -33,15 +33,7 @@ def properties_of(
     seen: Seen, cases: list[Case], verdict: str, mistakes: Iterable[str]
 ) -> dict[str, bool]:
     """What holds, and what does not, under a verdict with these mistakes."""
-    policies = POLICIES if seen.task in WEIGHTED else ("nan",)
-
-    def right(case: Case) -> bool:
-        return case.output is not None and any(
-            matches(case.output, compute(case.problem, (), policy)["output"])
-            for policy in policies
-        )
-
-    judged = {case.name: right(case) for case in cases}
+    judged = {case.name: bool(fitting_policies([case], ())) for case in cases}
     holds = {
         "runs": all(case.output is not None for case in cases),
         "output_shape": all(map(shape_fits, cases)),

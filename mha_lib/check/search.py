@@ -33,6 +33,7 @@ __all__ = [
     "Case",
     "Explanation",
     "explain",
+    "fitting_policies",
     "matches",
     "names",
     "shortest",
@@ -227,6 +228,8 @@ def _screen(stages: dict, case: Case, prefix: Route) -> list[Route]:
     p.policy = "nan"
     try:
         q, k, v, query = front(p, prefix)
+        if query is not None and not _may_be_of(target, query):
+            return []
         # Half the work in float32; who passes is judged in float64.
         heads = (x.float() for x in (q, k, v))
         pick, contexts = _contexts(stages, p, *heads, prefix)
@@ -244,9 +247,6 @@ def _screen(stages: dict, case: Case, prefix: Route) -> list[Route]:
         return [
             prefix + pick(n) for n in (gap <= tolerance).nonzero().flatten().tolist()
         ]
-    lead = sorted(query.shape[:2])  # in either order: batch or sequence first
-    if target.dim() != 3 or sorted(target.shape[:2]) != lead or target.shape[2] != p.E:
-        return []
     first = torch.zeros_like(contexts[:1], dtype=query.dtype)
     wanted = target[0, 0, :PEEK] - _tokens(stages, p, first, query).float()
     tails = list(product(stages["out"], stages["merge"]))
@@ -256,6 +256,14 @@ def _screen(stages: dict, case: Case, prefix: Route) -> list[Route]:
         prefix + pick(n) + _replaced(*reversed(tails[tail]))
         for n, tail in (gap <= tolerance).nonzero().tolist()
     ]
+
+
+def _may_be_of(output: Tensor, query: Tensor) -> bool:
+    """Whether the shapes agree, in either order: batch or sequence first."""
+    return output.dim() == 3 and output.shape in (
+        query.shape,
+        query.transpose(0, 1).shape,
+    )
 
 
 def _tokens(stages: dict, p: Problem, context: Tensor, query: Tensor) -> Tensor:
@@ -329,7 +337,7 @@ def _with_masks(
         for count in range(min(most, MOST - len(names(route))) + 1):
             found = []
             for added in _wrong(stages, MASKING, count):
-                policies = _policies(judged, route + added)
+                policies = fitting_policies(judged, route + added)
                 if (
                     policies
                     and judged is others
@@ -351,7 +359,7 @@ def _everywhere(stages: dict, cases: list[Case]) -> list[Explanation]:
         for route in _wrong(stages, stages, 2)
         if any(stage.stage in MASKING for stage in route)
     ]
-    judged = ((route, _policies(cases, route)) for route in routes)
+    judged = ((route, fitting_policies(cases, route)) for route in routes)
     return [Explanation(route, policies) for route, policies in judged if policies]
 
 
@@ -368,7 +376,7 @@ def _elsewhere(cases: list[Case], route: Route) -> bool:
     return True
 
 
-def _policies(cases: list[Case], route: Route) -> tuple[str, ...]:
+def fitting_policies(cases: list[Case], route: Route) -> tuple[str, ...]:
     """Those under which the route gives all answers."""
     left = POLICIES
     some = False

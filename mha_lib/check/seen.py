@@ -49,12 +49,17 @@ class Seen:
             {n for _, o in pairs for n in o.get("changed_inputs", ())}
         )
         self.numbers = False  # a mask that holds numbers
+        self._problems = self._turned = self._posed()
+        self._cases: dict[Loading, list[Case]] = {}  # with what was computed for them
         self.dtypes = {o["outputs"]["output"].dtype for o in answered}
         self.dtype = _dtype(compared[0][0])
         alternatives = answered[0].get("alternatives", ())
         self.loadings = [Loading(name) for name in ("", *alternatives)]
         if "transposed" in alternatives:  # nothing says how a bare matrix is kept
             self.loadings += [Loading(x.name, True) for x in self.loadings]
+            self._turned = self._posed()
+            for problem in self._turned:
+                problem.W["W_o"] = problem.W["W_o"].mT
 
     def loadings_of(self, tier: int) -> list[Loading]:
         """Those that are worth their time, the less the more is wrong."""
@@ -69,21 +74,26 @@ class Seen:
 
     def cases(self, loading: Loading) -> list[Case]:
         """What each probe that compares numbers asked, and what it got."""
-        found = []
-        for probe, outcome in self.compared:
-            chosen = loading.of(outcome)
-            output = chosen.get("outputs", {}).get("output")
-            problem = Problem.of(probe, self.missing)
-            if loading.turned:
-                problem.W["W_o"] = problem.W["W_o"].mT
-            if output is not None and self.task in MASKS:
-                output = self._boolean(output, compute(problem)["output"])
-            elif output is not None and self.dtype is not None:
-                real = output.real if output.is_complex() else output
-                output = real.to(self.dtype)
-            weights = chosen.get("outputs", {}).get("weights")
-            found.append(Case(problem, output, probe["name"], weights))
-        return found
+        if loading not in self._cases:
+            self._cases[loading] = [
+                self._case(probe, loading.of(outcome), problem)
+                for (probe, outcome), problem in zip(
+                    self.compared, self._turned if loading.turned else self._problems
+                )
+            ]
+        return self._cases[loading]
+
+    def _posed(self) -> list[Problem]:
+        return [Problem.of(probe, self.missing) for probe, _ in self.compared]
+
+    def _case(self, probe: dict, outcome: dict, problem: Problem) -> Case:
+        output = outcome.get("outputs", {}).get("output")
+        if output is not None and self.task in MASKS:
+            output = self._boolean(output, compute(problem)["output"])
+        elif output is not None and self.dtype is not None:
+            output = (output.real if output.is_complex() else output).to(self.dtype)
+        weights = outcome.get("outputs", {}).get("weights")
+        return Case(problem, output, probe["name"], weights)
 
     def _boolean(self, mask: Tensor, expected: Tensor) -> Tensor:
         """A mask of numbers as the boolean one it stands for; needless axes removed."""

@@ -25,7 +25,7 @@ Its modules import in one direction::
 from .load import ORDERS
 from .making import makes_layers, sizes, unwrapped
 from .run import run, with_gradients
-from .ways import LAYERS
+from .ways import LAYERS, Way
 from .words import RAN_WITH, REMEMBERS, SQUARE_MASK, Advice
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "REMEMBERS",
     "SQUARE_MASK",
     "Advice",
+    "Way",
     "makes_layers",
     "run",
     "sizes",
