@@ -159,7 +159,7 @@ def _on_cpu() -> AbstractContextManager:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """The judge's tensors are many and small: more threads only get in the way."""
+    """The tensors of a search are many and small: threads only get in its way."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -27,7 +27,7 @@ from torch.nn import functional as F
 
 from mha_lib.check.beside import LAYERS
 
-__all__ = ["POLICIES", "Route", "Problem", "Stage", "Undefined", "compute"]
+__all__ = ["POLICIES", "Problem", "Route", "Stage", "Undefined", "compute"]
 
 POLICIES = ("nan", "zeros", "uniform", "unmasked")  # what an empty row of the map is
 

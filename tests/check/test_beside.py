@@ -10,18 +10,22 @@ import pytest
 import torch
 import torch.nn as nn
 
-from mha_lib.check import beside, check, diagnose
+from mha_lib.check import TASKS, beside, check, diagnose
 from mha_lib.check.beside.find import places_of
-from mha_lib.check.tasks import TASKS
 from tests.check.submissions_right import (
+    HEAD_COUNTS,
     Annotated,
+    AsModule,
     BareCubes,
     Conv1D,
     FusedHeadByHead,
+    Lazy,
     Listed,
     ManyHeads,
+    Projects,
     Returns,
     StackedMixed,
+    counted,
     cuts,
     normed,
     of,
@@ -216,14 +220,40 @@ def test_what_runs_beside_a_submission_imports_in_one_direction_and_no_more_of_o
         assert {*re.findall(r"from \.(\w*)", source)} <= {*ORDER[:place]}
 
 
-def test_probes_are_drawn_from_their_seed_and_their_sizes_differ():
-    for task in TASKS.values():
-        first, again = task.probes(4), task.probes(4)
-        for one, two in zip(first, again):
-            for name, x in one["inputs"].items():
-                same = two["inputs"][name]
-                assert torch.equal(x, same) if torch.is_tensor(x) else x == same
-    sizes = TASKS["mha"].probes(0)[0]["sizes"]
-    assert len({*sizes.values()}) == len(sizes)
-    names = [probe["name"] for probe in TASKS["mha"].probes(0)]
-    assert {"plain", "B = H", "T = H", "empty row", "causal", "padding"} <= set(names)
+# --- modules ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", HEAD_COUNTS.split())
+def test_the_number_of_heads_has_many_names(name):
+    layer = counted(name)
+    assert diagnose(layer, "mha").verdict == "right"
+    assert beside.sizes(layer(12, **{name: 3})) == (12, 3)
+
+
+class Merge(nn.Module):
+    def forward(self, x):
+        return x.transpose(1, 2).flatten(2)
+
+
+@pytest.mark.parametrize("num_heads", [None, 3])
+@pytest.mark.parametrize(
+    "module, task", [(AsModule(), "attention"), (Merge(), "merge_heads")]
+)
+def test_a_module_without_weights_is_asked_as_a_function(module, task, num_heads):
+    assert diagnose(module, task, num_heads=num_heads).verdict == "right"
+
+
+def test_a_lazy_module_has_to_be_called_once():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        module = Lazy(16, 2)
+    words = "call your module once before it is checked: it has lazy layers"
+    assert diagnose(module, "mha", num_heads=2).error == words
+    module(*torch.randn(3, 2, 5, 16))
+    assert diagnose(module, "mha", num_heads=2).verdict == "right"
+
+
+@pytest.mark.parametrize("num_heads", [-2, 0, 17])
+def test_a_number_of_heads_that_cannot_be_is_a_sentence(num_heads):
+    words = f"the number of heads must be from 1 to 16, the width; got {num_heads}"
+    assert diagnose(Projects(16, 2), "mha", num_heads=num_heads).error == words
