@@ -25,10 +25,12 @@ from mha_lib.check.beside import ORDERS
 from mha_lib.check.catalogue import MISTAKES
 from mha_lib.check.diagnosis import Diagnosis, conclude
 from mha_lib.check.example import Example
+from mha_lib.check.picture import STYLE as PICTURE_STYLE
 from mha_lib.check.properties import property_names
 from mha_lib.check.reference import POLICIES, Problem, Stage, compute
-from mha_lib.check.report import HEADLINES, Report, link
+from mha_lib.check.report import HEADLINES, Line, Report, report_html
 from mha_lib.check.search import TOLERANCE, matches
+from mha_lib.check.sections import link, repository
 from mha_lib.check.seen import SPECIAL
 from mha_lib.check.tasks import TASKS, Task
 from mha_lib.check.words import Fact, in_words
@@ -37,12 +39,14 @@ __all__ = [
     "HEADLINES",
     "MISTAKES",
     "ORDERS",
+    "PICTURE_STYLE",
     "POLICIES",
     "SPECIAL",
     "TASKS",
     "Diagnosis",
     "Example",
     "Fact",
+    "Line",
     "Problem",
     "Report",
     "Stage",
@@ -55,6 +59,8 @@ __all__ = [
     "link",
     "matches",
     "property_names",
+    "report_html",
+    "repository",
 ]
 
 

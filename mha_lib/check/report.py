@@ -1,16 +1,17 @@
-"""A diagnosis in words, as HTML and as a picture."""
+"""A diagnosis as lines and a picture, which are data; those as text and as HTML."""
 
-import html
-import io
-from base64 import b64encode
-from importlib.metadata import PackageNotFoundError, metadata
+from collections.abc import Iterable
+from html import escape
+from typing import TypedDict
 
+from mha_lib.check import picture
 from mha_lib.check.catalogue import MISTAKES, Mistake
 from mha_lib.check.diagnosis import Diagnosis
+from mha_lib.check.sections import link, section_title
 from mha_lib.check.tasks import Task
 from mha_lib.check.words import in_words
 
-__all__ = ["Report", "link", "section_title"]
+__all__ = ["Line", "Report", "link", "report_html", "section_title"]
 
 HEADLINES = {
     "right": "Right: {title}.",
@@ -30,6 +31,19 @@ POLICY = {
 }
 
 
+class Line(TypedDict):
+    """One line of a report, ready for JSON."""
+
+    level: int  # 0 for the headline, 1 and 2 for what is below it
+    text: str
+    href: str  # where the text leads to; "" where it is no link
+
+
+def _line(level: int, text: str, href: str = "") -> Line:
+    """A line of a report."""
+    return {"level": level, "text": text, "href": href}
+
+
 class Report:
     """What `check` answers: read it as text, in a notebook with a picture.
 
@@ -45,132 +59,79 @@ class Report:
         return self.diagnosis.verdict == "right"
 
     def __repr__(self) -> str:
-        return "\n".join("  " * indent + text for indent, text, _ in self._lines())
+        return "\n".join(
+            "  " * x["level"] + x["text"] + f" {x['href']}" * bool(x["href"])
+            for x in self.lines
+        )
 
     def _repr_html_(self) -> str:
-        body = []
-        for indent, text, url in self._lines():
-            words = html.escape(text if url is None else text.removesuffix(f" {url}"))
-            if url:
-                words = f'<a href="{html.escape(url)}">{words}</a>'
-            weight = "bold" if indent == 0 else "normal"
-            body.append(
-                f'<p style="margin:.2em 0 .2em {indent * 1.5}em;'
-                f'font-weight:{weight}">{words}</p>'
-            )
-        figure = self.picture()
-        if figure is not None:
-            png = io.BytesIO()
-            figure.savefig(png, format="png", dpi=110, metadata={"Software": None})
-            data = b64encode(png.getvalue()).decode()
-            words = html.escape(self.diagnosis.example.words, quote=True)
-            body.append(
-                f'<img src="data:image/png;base64,{data}" alt="Yours beside what is '
-                f'expected. {words}">'
-            )
-        return "<div>" + "".join(body) + "</div>"
+        shown = self.picture()
+        style = f"<style>{picture.STYLE}</style>" if shown else ""
+        return f"<div>{style}{report_html(self.lines, shown)}</div>"
 
-    def picture(self):
-        """Theirs beside what is expected, as a matplotlib figure; None if right."""
-        example = self.diagnosis.example
-        if example is None:
-            return None
-        from matplotlib.figure import Figure  # loaded when used
+    def picture(self) -> dict | None:
+        """Theirs beside what is expected, as plain data; None if there is nothing."""
+        return picture.of(self.diagnosis.example, self.task.name)
 
-        panels = {"yours": example.theirs, "expected": example.expected}
-        figure = Figure(figsize=(7, 3.2), layout="constrained")
-        last = example.expected.double().nan_to_num(0.0)
-        limits = {"vmin": min(0.0, last.min().item()), "vmax": last.max().item()}
-        for axes, (title, tensor) in zip(figure.subplots(1, 2), panels.items()):
-            while tensor.dim() > 2:  # sequence 0, head 0
-                tensor = tensor[0]
-            grid = axes.imshow(tensor.double().numpy(), cmap="Blues", **limits)
-            across = "feature" if example.kind == "output" else "key"
-            axes.set(title=title, xlabel=across, ylabel="query")
-        figure.colorbar(grid, ax=axes)
-        return figure
-
-    def _lines(self) -> list[tuple[int, str, str | None]]:
-        """Indent, words and, where the words are a link, its address."""
+    @property
+    def lines(self) -> list[Line]:
+        """What there is to say."""
         d = self.diagnosis
         count = len(d.candidates or d.mistakes)
         title = self.task.title
         if d.verdict != "right":
             title = title.removeprefix("the ")  # "your causal mask"
-        lines = [(0, HEADLINES[d.verdict].format(title=title, count=count), None)]
+        found = [_line(0, HEADLINES[d.verdict].format(title=title, count=count))]
         if d.error is not None and d.verdict != "right":
-            lines += [(1, d.error, None), (1, "Required: " + self.task.signature, None)]
+            required = "Required: " + self.task.signature
+            found += [_line(1, d.error), _line(1, required)]
         for place, name in enumerate(d.mistakes):
             number = f"{place + 1}. " if len(d.mistakes) > 1 else ""
-            lines += self._mistake(MISTAKES[name], number)
+            found += of_mistake(MISTAKES[name], number)
         for place, names in enumerate(d.candidates):
-            lines.append((1, "Either" if place == 0 else "or", None))
+            found.append(_line(1, "Either" if place == 0 else "or"))
             for name in names:
-                lines += self._mistake(MISTAKES[name], "")
+                found += of_mistake(MISTAKES[name])
         if d.example is not None:
-            lines.append((1, d.example.words, None))
+            found.append(_line(1, d.example.words))
         if d.verdict == "unknown":
             kept = [name for name, holds in d.properties.items() if holds]
             lost = [name for name, holds in d.properties.items() if not holds]
-            lines.append((1, "Holds: " + (", ".join(kept) or "nothing"), None))
-            lines.append((1, "Fails: " + ", ".join(lost), None))
-        lines += [(1, in_words(fact), None) for fact in d.evidence]
+            found.append(_line(1, "Holds: " + (", ".join(kept) or "nothing")))
+            found.append(_line(1, "Fails: " + ", ".join(lost)))
+        found += [_line(1, in_words(fact)) for fact in d.evidence]
         for key, value in d.policy.items():
             said = in_words(value)
             text = POLICY.get(said, said) if key == "empty rows" else said
-            lines.append((1, f"Not a mistake: {text}.", None))
+            found.append(_line(1, f"Not a mistake: {text}."))
         for name in d.advice:
-            lines.append((1, f"Worth knowing: {MISTAKES[name].message}", None))
-        return lines
-
-    def _mistake(self, mistake: Mistake, number: str) -> list:
-        url = link(mistake.section)
-        where = f"Read: {section_title(mistake.section)}"
-        lines = [
-            (1, f"{number}{mistake.message} [{mistake.name}]", None),
-            (2, f"{where} {url}".strip(), url or None),
-        ]
-        if mistake.source:
-            lines.append((2, f"It happened in {mistake.source}.", None))
-        return lines
+            found.append(_line(1, f"Worth knowing: {MISTAKES[name].message}"))
+        return found
 
 
-TITLES = {  # where an anchor has lost more than blanks
-    "before-the-softmax-not-after-it": "Before the softmax, not after it",
-    "causality-relu-and-the-rest-of-the-block": "Causality, ReLU and the rest of the "
-    "block",
-    "is-true-true": "Is True True?",
-    "masks-of-rank-2-3-and-4": "Masks of rank 2, 3 and 4",
-    "self-attention-hides-cross-attention": "Self-attention hides cross-attention",
-    "the-scale-forgotten-or-taken-from-the-wrong-size": "The scale forgotten, or taken "
-    "from the wrong size",
-    "the-softmax-over-the-last-axis-from-habit": "The softmax over the last axis, from "
-    "habit",
-    "the-way-there-the-way-back": "The way there, the way back",
-    "tile-or-repeat-the-order-of-the-mask": "Tile or repeat: the order of the mask",
-    "when-t-and-s-differ-which-corner": "When T and S differ, which corner?",
-    "which-number-does-dropout-drop": "Which number does dropout drop?",
-    "why-divide-by-d": "Why divide by √D",
-}
+def of_mistake(mistake: Mistake, number: str = "") -> list[Line]:
+    """What it is, where to read about it, where it happened."""
+    where = f"Read: {section_title(mistake.section)}"
+    found = [_line(1, f"{number}{mistake.message} [{mistake.name}]")]
+    found.append(_line(2, where, link(mistake.section)))
+    if mistake.source:
+        found.append(_line(2, f"It happened in {mistake.source}."))
+    return found
 
 
-def section_title(section: str) -> str:
-    """01_attention#what-goes-wrong -> chapter 1, 'What goes wrong'."""
-    page, anchor = section.split("#")
-    title = TITLES.get(anchor, anchor.replace("-", " ").capitalize())
-    return f"chapter {int(page[:2])}, '{title}'"
+def report_html(lines: Iterable[Line], shown: dict | None) -> str:
+    """Lines and a picture for any page; whatever a submission wrote is text there.
+
+    A page that shows it needs `mha_lib.check.picture.STYLE`.
+    """
+    said = "".join(map(_paragraph, lines))
+    return said + picture.html(shown)
 
 
-def link(section: str) -> str:
-    """The address of a section of the published book; "" where it is not known."""
-    try:
-        urls = metadata("mha_lib").get_all("Project-URL") or []
-    except PackageNotFoundError:
-        return ""
-    for url in urls:
-        label, _, address = url.partition(", ")
-        if label == "Repository" and "github.com/" in address:
-            owner, _, name = address.split("github.com/")[1].partition("/")
-            page, anchor = section.split("#")
-            return f"https://{owner.lower()}.github.io/{name}/book/{page}.html#{anchor}"
-    return ""
+def _paragraph(one: Line) -> str:
+    words = escape(one["text"])
+    if one["href"]:
+        words = f'<a href="{escape(one["href"])}">{words}</a>'
+    weight = "normal" if one["level"] else "bold"
+    style = f"margin:.2em 0 .2em {one['level'] * 1.5}em;font-weight:{weight}"
+    return f'<p style="{style}">{words}</p>'

@@ -20,6 +20,8 @@ from mha_lib.grade.engines import ENGINES
 from mha_lib.grade.sandbox import Unsafe
 
 MIB = 1 << 20
+# Of the clone that this package was installed from; elsewhere it does not exist.
+FOLDER = Path(__file__).resolve().parents[2] / "book" / "assignments"
 
 
 def parser(command: str) -> argparse.ArgumentParser:
@@ -30,8 +32,10 @@ def parser(command: str) -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = new.add_argument
-    what = "an id in book/assignments, a notebook or a JSON file"
+    what = "an id such as a1, a notebook or a JSON file"
     add("-a", "--assignment", required=True, help=what)
+    where = "where an id is looked for; the clone's book/assignments unless given"
+    add("--folder", type=Path, default=FOLDER, help=where)
     add("-o", "--output", type=Path, required=True, help="what to write")
     if command == "gradescope":
         add("--pip", default="", help="options for pip, in quotes")
@@ -47,7 +51,7 @@ def parser(command: str) -> argparse.ArgumentParser:
     if command == "":
         add("--workers", type=int, default=os.cpu_count(), help="at the same time")
         add("--engine", choices=ENGINES, default="local", help="where the work is done")
-        add("--address", default="", help="of a Dask or Ray that runs already")
+        add("--address", default="", help="of a Dask scheduler that runs already")
         add("--again", action="store_true", help="grade also what was finished")
     return new
 
@@ -80,7 +84,7 @@ def grade(options: argparse.Namespace) -> None:
         raise ValueError("a progress bar needs tqdm: pip install tqdm") from None
 
     run = Run(
-        load(options.assignment),
+        load(options.assignment, options.folder),
         options.submissions,
         options.output,
         limits(options),
@@ -96,35 +100,37 @@ def one(options: argparse.Namespace) -> None:
     """Grade the one file of a folder, as Gradescope wants it."""
     import secrets
 
-    from mha_lib.grade import adapters
+    from mha_lib.grade import platforms
     from mha_lib.grade.journal import write
     from mha_lib.grade.judge import Judge
     from mha_lib.grade.sandbox import unprotected
+    from mha_lib.grade.submission import read
 
     for text in unprotected():
         print(f"Not protected here: {text}.", file=sys.stderr)
     seed = secrets.randbits(60) if options.seed is None else options.seed
     try:
-        path = adapters.only(options.submissions)
+        path = platforms.only(options.submissions)
     except ValueError as error:
         result = {"score": 0.0, "output": str(error)}
     else:
         hidden = [options.submissions.parent]
         given = limits(options) | {"hidden": hidden}
-        with Judge(load(options.assignment), seed, **given) as judge:
-            result = adapters.results(judge.grade(path))
+        assignment = load(options.assignment, options.folder)
+        with Judge(assignment, seed, **given) as judge:
+            result = platforms.results(judge.grade(read(path)))
     write(options.output, json.dumps(result, indent=1))
 
 
 def pack(options: argparse.Namespace) -> None:
     """Write what grades elsewhere."""
-    from mha_lib.grade import adapters
+    from mha_lib.grade import platforms
 
-    assignment = load(options.assignment)
+    assignment = load(options.assignment, options.folder)
     if options.command == "gradescope":
-        adapters.gradescope(assignment, options.output, options.pip)
+        platforms.gradescope(assignment, options.output, options.pip)
     else:
-        adapters.workflow(assignment, options.output)
+        platforms.workflow(assignment, options.output)
     print(f"{assignment.title}: {options.output}")
 
 

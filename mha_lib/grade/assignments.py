@@ -17,12 +17,10 @@ import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from mha_lib.check import property_names
-from mha_lib.check.tasks import TASKS
+from mha_lib.check import TASKS, property_names
 
-__all__ = ["FOLDER", "Assignment", "Question", "load", "parse"]
+__all__ = ["Assignment", "Question", "load", "parse"]
 
-FOLDER = Path(__file__).resolve().parents[2] / "book" / "assignments"
 KEY = "mha_assignment"
 
 
@@ -32,7 +30,7 @@ class Question:
 
     Attributes:
         name: of the function or class in the notebook.
-        task: of `mha_lib.check.tasks.TASKS`.
+        task: of `mha_lib.check.TASKS`.
         points: for a right answer.
         properties: points for each property that holds; or empty.
         banned: built-ins that must not be used.
@@ -119,8 +117,16 @@ def parse(data: dict) -> Assignment:
     return assignment
 
 
-def load(name: str, folder: Path = FOLDER) -> Assignment:
-    """The assignment with this id in the book, or that of a notebook or JSON file."""
+def load(name: str, folder: Path) -> Assignment:
+    """The assignment of a notebook or JSON file, or that of an id in a folder.
+
+    Args:
+        name: a path, or an id such as "a1".
+        folder: where an id is looked for: the notebook a1_….ipynb.
+
+    Raises:
+        ValueError: there is no such notebook, or it holds no assignment.
+    """
     path = Path(name)
     if path.suffix not in (".ipynb", ".json"):
         found = sorted(folder.glob(f"{name}_*.ipynb"))

@@ -4,30 +4,20 @@ It alone holds the answers, and it executes nothing that a submission sent.
 """
 
 import hashlib
-import os
 import threading
 from contextlib import nullcontext
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from mha_lib.check import SPECIAL, Diagnosis
-from mha_lib.check.beside import ORDERS
-from mha_lib.check.diagnosis import conclude as judge
-from mha_lib.check.reference import POLICIES, Problem, compute
-from mha_lib.check.report import Report
-from mha_lib.check.search import matches
-from mha_lib.check.tasks import TASKS
-from mha_lib.grade import picture
+from mha_lib.check import ORDERS, TASKS, Diagnosis, Line, Report, conclude
 from mha_lib.grade.assignments import Assignment, Question
 from mha_lib.grade.inside.cells import OutOfTime, time_limit
 from mha_lib.grade.sandbox import Reply, Sandbox
+from mha_lib.grade.submission import Submission
 
-__all__ = ["LARGEST", "Judge"]
+__all__ = ["Judge"]
 
-LARGEST = 20 << 20  # bytes of a file
-SUFFIXES = (".ipynb", ".py")
 LARGEST_ANSWER = 1 << 20  # numbers; the largest right one has a few thousand
 DIGITS = 2  # decimals of an output that its hash sees
 JUDGING = 30.0  # seconds of CPU time to find a name for a mistake; most need one
@@ -42,16 +32,14 @@ class Judge:
         limits: as `Sandbox` takes them.
 
     Example:
-        >>> import tempfile
-        >>> from pathlib import Path
         >>> from mha_lib.grade.assignments import parse
         >>> from mha_lib.grade.judge import Judge
+        >>> from mha_lib.grade.submission import Submission
         >>> question = {"name": "merge", "task": "merge_heads", "points": 2}
         >>> assignment = parse({"id": "a2", "title": "Heads", "questions": [question]})
-        >>> with tempfile.TemporaryDirectory() as folder, Judge(assignment, 1) as judge:
-        ...     path = Path(folder, "ada.py")
-        ...     _ = path.write_text("def merge(x): return x.transpose(1, 2).flatten(2)")
-        ...     result = judge.grade(path)
+        >>> code = b"def merge(x): return x.transpose(1, 2).flatten(2)"
+        >>> with Judge(assignment, 1) as judge:
+        ...     result = judge.grade(Submission(code, "py", digest=""))
         >>> result["points"], result["out_of"]
         (2.0, 2.0)
     """
@@ -72,21 +60,16 @@ class Judge:
     def __exit__(self, *_: object) -> None:
         self.sandbox.close()
 
-    def grade(self, path: os.PathLike | str) -> dict:
-        """Run one file and mark it: plain data, see the report for what it holds."""
-        path = Path(path)
-        content, problem = read(path)
-        reply = Reply(ending=problem)
-        if not problem:
-            kind = path.suffix.lower()[1:]
+    def grade(self, submission: Submission) -> dict:
+        """Run what was handed in and mark it: plain data, the report shows it."""
+        reply = Reply(ending=submission.problem)
+        if not submission.problem:
             probes = [{"name": k, "probes": v} for k, v in self.probes.items()]
             banned = self.assignment.all_banned
+            content, kind = submission.content, submission.kind
             reply = self.sandbox.run(content, kind, probes, banned)
-        unprotected = self.sandbox.warnings
-        return self._marked(reply) | {
-            "digest": digest(path),
-            "unprotected": unprotected,
-        }
+        told = {"digest": submission.digest, "unprotected": self.sandbox.warnings}
+        return self._marked(reply) | told
 
     def _marked(self, reply: Reply) -> dict:
         said = _Said(reply)
@@ -111,10 +94,12 @@ class Judge:
         task, probes = TASKS[question.task], self.probes[question.name]
         try:
             diagnosis = diagnosed(task.name, probes, outcomes)
-            shown = picture.of(diagnosis.example, task.name)
+            report = Report(diagnosis, task)
+            lines, shown = report.lines, report.picture()
         except Exception as error:  # a fault of ours must not stop the others
-            return self._unjudged(question, error)
-        right = diagnosis.verdict == "right"
+            text = f"this could not be judged, a fault of the grader: {error!r}"
+            diagnosis = Diagnosis(task.name, "failed", error=text)
+            lines, shown = [Line(level=0, text=text, href="")], None
         properties = {k: bool(v) for k, v in diagnosis.properties.items()}
         if question.properties:
             holds = {k: properties.get(k, False) for k in question.properties}
@@ -122,7 +107,7 @@ class Judge:
                 holds = {}  # zeros have a shape and change no input, too
             points = sum(question.properties[k] for k, v in holds.items() if v)
         else:
-            points = question.points if right else 0.0
+            points = question.points if diagnosis.verdict == "right" else 0.0
         unknown = diagnosis.verdict == "unknown"
         return {
             "name": question.name,
@@ -131,28 +116,14 @@ class Judge:
             "out_of": float(question.points),
             "worth": question.properties,
             "fingerprint": fingerprint(task.name, outcomes) if unknown else "",
-            "words": str(Report(diagnosis, task)),
             "diagnosis": diagnosis.to_dict(),
+            "lines": lines,
             "picture": shown,
-        }
-
-    def _unjudged(self, question: Question, error: Exception) -> dict:
-        text = f"this could not be judged, a fault of the grader: {error!r}"
-        return {
-            "name": question.name,
-            "title": TASKS[question.task].title,
-            "points": 0.0,
-            "out_of": float(question.points),
-            "worth": question.properties,
-            "fingerprint": "",
-            "words": text,
-            "diagnosis": Diagnosis(question.task, "failed", error=text).to_dict(),
-            "picture": None,
         }
 
 
 def diagnosed(task: str, probes: list[dict], outcomes: list[dict]) -> Diagnosis:
-    """What `judge` says; where the search takes too long, all but a name.
+    """What `conclude` says; where the search takes too long, all but a name.
 
     Numbers out of all proportion make almost every mistake look possible at first.
     """
@@ -160,65 +131,14 @@ def diagnosed(task: str, probes: list[dict], outcomes: list[dict]) -> Diagnosis:
     limited = threading.current_thread() is threading.main_thread()
     try:
         with time_limit(JUDGING) if limited else nullcontext():
-            return judge(task, probes, outcomes)
+            return conclude(task, probes, outcomes)
     except OutOfTime:
         pass
-    missing = next((o.get("missing", []) for o in outcomes if "outputs" in o), [])
-    emptied = [_emptied(p, o, missing) for p, o in zip(probes, outcomes)]
-    found = judge(task, probes, emptied)
+    found = conclude(task, probes, outcomes, search=False)
     if found.verdict != "right":
-        found.verdict, found.mistakes, found.candidates = "unknown", [], []
-        found.example = None
-        found.evidence = [f"No known mistake was found in {JUDGING:g} s of searching."]
+        gave_up = f"No known mistake was found in {JUDGING:g} s of searching."
+        found.evidence.append(gave_up)
     return found
-
-
-def _emptied(probe: dict, outcome: dict, missing: list[str]) -> dict:
-    """NaN for outputs that are wrong: there is nothing to look for, points stay."""
-    if SPECIAL & probe["options"].keys() or "outputs" not in outcome:
-        return outcome
-    output = outcome["outputs"]["output"]
-    problem = Problem.of(probe, missing)
-    if not any(
-        matches(output.to(torch.float32), compute(problem, (), policy)["output"])
-        for policy in POLICIES
-    ):
-        dtype = output.dtype if output.is_floating_point() else torch.float64
-        output = torch.full(output.shape, float("nan"), dtype=dtype)
-    kept = {**outcome, "outputs": {**outcome["outputs"], "output": output}}
-    others = outcome.get("alternatives", {})
-    kept["alternatives"] = {
-        name: _emptied(probe, other, missing) for name, other in others.items()
-    }
-    return kept
-
-
-def read(path: Path) -> tuple[bytes, str]:
-    """The content of a submission, or why it cannot be one."""
-    if path.suffix.lower() not in SUFFIXES:
-        return b"", "a notebook (.ipynb) or a .py file is required"
-    if path.is_symlink() or not path.is_file():
-        return b"", "it is no file, but a link or a folder"
-    size = path.stat().st_size
-    if size > LARGEST:
-        most, came = LARGEST >> 20, size / (1 << 20)
-        return b"", (
-            f"a file may have {most} MB; this one has {came:.0f}: clear the outputs "
-            "of the notebook and hand it in again"
-        )
-    try:
-        return path.read_bytes(), ""
-    except OSError as error:
-        return b"", f"it cannot be read: {error.strerror}"
-
-
-def digest(path: Path) -> str:
-    """Tells contents apart; of a file that is too large, its size and time do."""
-    content, problem = read(path)
-    if problem and path.exists():
-        status = path.stat()
-        content = f"{status.st_size} {status.st_mtime_ns}".encode()
-    return hashlib.sha256(content).hexdigest()
 
 
 def fingerprint(task: str, outcomes: list[dict]) -> str:

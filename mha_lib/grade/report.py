@@ -6,12 +6,9 @@ Whatever a submission wrote is text here, never markup.
 import statistics
 from collections import Counter
 from collections.abc import Iterable
-from functools import cache
 from html import escape
 
-from mha_lib.check.catalogue import MISTAKES
-from mha_lib.check.report import HEADLINES, link
-from mha_lib.grade import picture
+from mha_lib.check import HEADLINES, PICTURE_STYLE, report_html
 from mha_lib.grade.assignments import Assignment
 
 __all__ = ["page", "question", "row", "summary", "summary_page"]
@@ -22,7 +19,8 @@ STYLE = """
 :root { color-scheme: light dark }
 body { font: 1rem/1.5 system-ui, sans-serif; max-width: 50rem; margin: 2rem auto;
   padding: 0 1rem }
-h1, h2, p, li, td { overflow-wrap: anywhere } .chart td { overflow-wrap: break-word }
+h1, h2, p, li, td { overflow-wrap: anywhere } p { white-space: pre-line }
+.chart td { overflow-wrap: break-word }
 h2 { margin-top: 2.5rem } h2::after { content: ""; display: block; clear: both }
 code { font-family: ui-monospace, monospace }
 .points { float: right; font-weight: normal; padding-left: 1rem }
@@ -47,8 +45,7 @@ PAGE = """<!doctype html>
 
 def _page(title: str, parts: Iterable[str]) -> str:
     body = "\n".join(part for part in parts if part)
-    style = STYLE + picture.STYLE
-    return PAGE.format(title=escape(title), style=style, body=body)
+    return PAGE.format(title=escape(title), style=STYLE + PICTURE_STYLE, body=body)
 
 
 def _list(items: Iterable[str]) -> str:
@@ -80,28 +77,7 @@ def question(part: dict) -> str:
     marks = f"{part['points']:g} of {part['out_of']:g}"
     head = f"<code>{escape(part['name'])}</code>: {escape(part['title'])}"
     title = f'<h2>{head} <span class="points">{marks}</span></h2>'
-    return title + _said(part["words"]) + picture.html(part["picture"]) + _worth(part)
-
-
-def _said(words: str) -> str:
-    """The words of `mha_lib.check`, whose lines are indented by two blanks a level."""
-    lines = []
-    for place, line in enumerate(words.splitlines()):
-        text = line.lstrip(" ")
-        indent = min((len(line) - len(text)) // 2, 3)
-        said = escape(text)
-        before, _, url = text.rpartition(" ")
-        if before and url in _addresses():  # none that a submission has written
-            said = f'<a href="{escape(url)}">{escape(before)}</a>'
-        said = said if place else f"<b>{said}</b>"
-        lines.append(f'<p style="margin:.2em 0 .2em {indent * 1.5:g}em">{said}</p>')
-    return "".join(lines)
-
-
-@cache
-def _addresses() -> set[str]:
-    """Of the sections that the catalogue sends readers to."""
-    return {link(mistake.section) for mistake in MISTAKES.values()} - {""}
+    return title + report_html(part["lines"], part["picture"]) + _worth(part)
 
 
 def _worth(part: dict) -> str:

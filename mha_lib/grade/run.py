@@ -18,8 +18,9 @@ from mha_lib.grade import report
 from mha_lib.grade.assignments import Assignment, parse
 from mha_lib.grade.engines import ENGINES
 from mha_lib.grade.journal import Journal, write
-from mha_lib.grade.judge import Judge, digest
+from mha_lib.grade.judge import Judge
 from mha_lib.grade.sandbox import unprotected
+from mha_lib.grade.submission import Submission, read
 
 __all__ = ["Run", "submissions"]
 
@@ -105,9 +106,10 @@ class Run:
                     "limits": {"hidden": hidden, **self.limits},
                 }
             )
-            left = [(n, str(p)) for n, p in files.items() if not _done(journal, n, p)]
+            left = _left(journal, files)
+            items = ((name, known or read(files[name])) for name, known in left.items())
             work = ENGINES[self.engine]
-            results = work(partial(_grade, settings), left, self.workers, self.address)
+            results = work(partial(_grade, settings), items, self.workers, self.address)
             for name, result in progress(results, total=len(left)):
                 self._keep(journal, name, result)
             rows = [row for row in journal.rows() if row["submission"] in files]
@@ -138,21 +140,30 @@ class Run:
         self._told.update(texts)
 
 
-def _done(journal: Journal, name: str, path: Path) -> bool:
-    known = journal.digest(name)
-    return known is not None and known == digest(path)
+def _left(journal: Journal, files: dict[str, Path]) -> dict[str, Submission | None]:
+    """What is to be graded: what is new, not read yet, and what changed, as it is now.
+
+    Each file is read once, so that what is noted is the digest of what was graded.
+    """
+    left: dict[str, Submission | None] = {}
+    for name, path in files.items():
+        noted = journal.digest(name)
+        submission = read(path) if noted is not None else None
+        if submission is None or submission.digest != noted:
+            left[name] = submission
+    return left
 
 
-def _grade(settings: str, item: tuple[str, str]) -> tuple[str, dict]:
+def _grade(settings: str, item: tuple[str, Submission]) -> tuple[str, dict]:
     """What a worker does; it keeps its judge as long as the settings are the same."""
-    name, path = item
+    name, submission = item
     if getattr(_LOCAL, "settings", None) != settings:
         close()
         given = json.loads(settings)
         assignment = parse(given["assignment"])
         _LOCAL.judge = Judge(assignment, given["seed"], **given["limits"])
         _LOCAL.settings = settings
-    return name, _LOCAL.judge.grade(path)
+    return name, _LOCAL.judge.grade(submission)
 
 
 def close() -> None:

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 from mha_lib.check.catalogue import MISTAKES, ROOMS
-from mha_lib.check.report import section_title
+from mha_lib.check.sections import TITLES, section_title
 
 ROOT = Path(__file__).parents[2]
 
@@ -32,8 +32,14 @@ def test_every_mistake_points_to_a_section_that_exists():
                     r"^#{1,3} (.+)$", "".join(cell["source"]), re.MULTILINE
                 ):
                     headings[f"{page.stem}#{slug(heading)}"] = heading
-    for section in {m.section for m in MISTAKES.values()}:
-        assert section_title(section).endswith(f", '{headings[section]}'")
+    told = {
+        f"{page}#{x}": y for page, found in TITLES.items() for x, y in found.items()
+    }
+    assert told.keys() == {m.section for m in MISTAKES.values()}
+    assert told == {section: headings[section] for section in told}
+    assert section_title("04_one_matrix_for_qkv#a-published-fault") == (
+        "chapter 4, 'A published fault'"
+    )
 
 
 def test_messages_are_sentences_and_sources_are_threads():

@@ -44,10 +44,12 @@ def test_a_report_is_the_same_for_the_same_seed():
 
 def test_a_notebook_shows_a_picture_of_theirs_beside_the_expected():
     report = check(column_softmax, "attention")
-    titles = [axes.get_title() for axes in report.picture().axes[:2]]
-    assert titles == ["yours", "expected"]
+    shown = report.picture()
+    assert shown["kind"] == "map" and shown["yours"] != shown["expected"]
     page = report._repr_html_()
-    assert '<img src="data:image/png;base64,' in page and 'alt="Yours beside' in page
+    assert "<caption>yours</caption>" in page and "<caption>expected</caption>" in page
+    assert page.startswith("<div><style>")
+    assert "<style>" not in check(Fused, "mha")._repr_html_()
     assert f'<a href="{link(MISTAKES["softmax-over-queries"].section)}">' in page
     assert check(Fused, "mha").picture() is None
 

@@ -8,6 +8,7 @@ import pytest
 
 from mha_lib.grade.assignments import KEY, parse
 from mha_lib.grade.judge import Judge
+from mha_lib.grade.submission import read
 from tools import assignments, book, notebook
 
 QUESTION = {"name": "merge", "task": "merge_heads", "points": 2}
@@ -220,7 +221,7 @@ def grades(path) -> tuple[dict, dict]:
     spec = parse(notebook.read(path).metadata[KEY])
     with Judge(spec, seed=7, **LIMITS) as judge:
         given = path.parent / "student" / path.name
-        return judge.grade(path), judge.grade(given)
+        return judge.grade(read(path)), judge.grade(read(given))
 
 
 def test_every_student_version_is_in_step():
@@ -231,7 +232,7 @@ def test_solutions_get_full_marks(path):
     full, _ = grades(path)
     assert full["problem"] == "" and full["notes"] == []
     for question in full["questions"]:
-        assert question["points"] == question["out_of"] > 0, question["words"]
+        assert question["points"] == question["out_of"] > 0, question["lines"]
 
 
 def test_a_blank_gets_nothing_and_a_sentence(path):
@@ -239,7 +240,8 @@ def test_a_blank_gets_nothing_and_a_sentence(path):
     assert blank["points"] == 0
     for question in blank["questions"]:
         assert question["points"] == 0
-        assert re.search(r"\bmust be\b|\bmistake", question["words"]), question["words"]
+        said = " ".join(line["text"] for line in question["lines"])
+        assert re.search(r"\bmust be\b|\bmistake", said), said
 
 
 def test_no_solution_is_left_in_a_student_version(path):

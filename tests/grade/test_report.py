@@ -1,17 +1,17 @@
-"""Reports show theirs beside what is expected, and nothing that a submission wrote."""
+"""Reports: lines, theirs beside what is expected, and no markup of a submission."""
 
 import json
 import re
-from html.parser import HTMLParser
 
 import pytest
 import torch
 
-from mha_lib.check import Example, beside
-from mha_lib.check.tasks import TASKS
-from mha_lib.grade import judge, picture, report
+from mha_lib.check import TASKS, Example, beside, picture
+from mha_lib.grade import judge, report
 from mha_lib.grade.assignments import parse
 from mha_lib.grade.judge import Judge
+from tests.grade.course import text
+from tests.grade.pages import Tables
 
 
 def asked(task: str, **more) -> Judge:
@@ -29,35 +29,6 @@ def marked(task: str, submission, change=None, **more) -> dict:
         change(probes, outcomes)
     kept = [judge._outcome(p, x) for p, x in zip(probes, outcomes)]
     return judging._question(question, kept)
-
-
-class Tables(HTMLParser):
-    """The cells of the tables in figures, row by row, and all links and tags."""
-
-    def __init__(self, text: str):
-        super().__init__()
-        self.figures, self.tables, self.links, self.tags = 0, [], [], set()
-        self.inside = self.cell = False
-        self.feed(text)
-
-    def handle_starttag(self, tag, attributes):
-        self.tags.add(tag)
-        self.links += [v for k, v in attributes if k in ("src", "href")]
-        self.inside |= tag == "figure"
-        self.figures += tag == "figure"
-        if self.inside and tag == "table":
-            self.tables.append([])
-        elif self.inside and tag == "tr":
-            self.tables[-1].append([])
-        self.cell = self.inside and tag == "td"
-
-    def handle_endtag(self, tag):
-        self.inside &= tag != "figure"
-        self.cell &= tag != "td"
-
-    def handle_data(self, data):
-        if self.cell:
-            self.tables[-1][-1].append(data)
 
 
 def no_softmax(q, k, v, mask=None):
@@ -133,7 +104,7 @@ WRONG = {
 @pytest.mark.parametrize("task", RIGHT)
 def test_what_is_right_has_no_picture(task):
     part = marked(task, RIGHT[task])
-    assert (part["points"], part["picture"]) == (2.0, None), part["words"]
+    assert (part["points"], part["picture"]) == (2.0, None), text(part)
     assert Tables(report.question(part)).figures == 0
 
 
@@ -155,7 +126,7 @@ def test_what_is_wrong_has_a_picture_with_stars_where_numbers_differ(task):
             stars += a.endswith("*") and a != b
     assert stars == sum(map(sum, shown["differs"])) > 0
     # The number that the words speak of is in the picture, under its indices.
-    found = re.search(r"(?:output|mask)\[([\d, ]+)\] is (\S+);", part["words"])
+    found = re.search(r"(?:output|mask)\[([\d, ]+)\] is (\S+);", text(part))
     if found:
         *lead, row, column = map(int, found[1].split(","))
         if task == "mha_sequence_first":
@@ -165,7 +136,7 @@ def test_what_is_wrong_has_a_picture_with_stars_where_numbers_differ(task):
         said = float({"True": "1", "False": "0"}.get(found[2], found[2]))
         assert shown["yours"][row - top][column - left] == pytest.approx(said, abs=0.01)
     else:
-        place = re.search(r"sequence (\d+), head (\d+)", part["words"])
+        place = re.search(r"sequence (\d+), head (\d+)", text(part))
         assert shown["place"] == [int(place[1]), int(place[2])]
 
 
@@ -180,8 +151,8 @@ def test_a_map_has_its_keys_and_queries_named():
 # --- what a submission can send -----------------------------------------------------
 
 
-def example(theirs, expected, kind="output", words="output[0, 0] is 1; 0 is right."):
-    return Example("probe", kind, theirs, expected, words)
+def example(theirs, expected, kind="output", place=(0, 0)):
+    return Example("probe", kind, theirs, expected, "It is wrong.", place)
 
 
 def test_a_large_map_is_cut_to_a_part_around_the_largest_difference():
@@ -219,23 +190,22 @@ def test_numbers_of_any_kind_can_be_shown(name):
 
 
 @pytest.mark.parametrize(
-    ("theirs", "words"),
-    [
-        (torch.zeros(5, 3), "output[0, 0] is 1; 0 is right."),  # another shape
-        (torch.zeros(3, 5), "output[0, 0] is 0; 0 is right."),  # the same
-        (torch.full((3, 5), 0.004), "output[0, 0] is 0.004; 0 is right."),
-    ],
+    "theirs",
+    [torch.zeros(5, 3), torch.zeros(3, 5), torch.full((3, 5), 0.004)],
+    ids=["another shape", "the same", "the third decimal"],
 )
-def test_where_there_is_nothing_to_see_there_is_no_picture(theirs, words):
-    shown = picture.of(example(theirs, torch.zeros(3, 5), words=words), "attention")
+def test_where_there_is_nothing_to_see_there_is_no_picture(theirs):
+    shown = picture.of(example(theirs, torch.zeros(3, 5)), "attention")
     assert shown is None and picture.html(shown) == ""
     assert picture.of(None, "attention") is None
 
 
-def test_words_without_a_place_show_nothing_that_needs_one():
+def test_an_example_without_a_place_shows_nothing_that_needs_one():
     two, four = torch.zeros(3, 5), torch.zeros(2, 3, 4, 5)
-    assert picture.of(example(two + 1, two, words="wrong"), "attention")
-    assert picture.of(example(four + 1, four, words="wrong"), "attention") is None
+    assert picture.of(example(two + 1, two, place=()), "attention")
+    assert picture.of(example(four + 1, four, place=()), "attention") is None
+    shown = picture.of(example(four + 1, four, place=(1, 2, 0)), "attention")
+    assert shown["place"] == [1, 2]
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), 1e30, -1e30])
@@ -261,18 +231,18 @@ def test_what_a_submission_writes_is_text_and_none_of_its_addresses_a_link():
     assert "&lt;script&gt;" in report.question(part)
 
 
-def test_the_sections_of_the_book_are_links(monkeypatch):
-    monkeypatch.setattr(
-        report, "link", lambda section: f"https://book.example/{section}"
-    )
-    report._addresses.cache_clear()
-    (known, *_) = sorted(report._addresses())
-    text = report._said(
-        f"One mistake.\n    Read: chapter 1, 'A & B' {known}\n  {known}x"
-    )
-    report._addresses.cache_clear()
-    assert Tables(text).links == [known]
-    assert "\">Read: chapter 1, 'A &amp; B'</a>" in text.replace("&#x27;", "'")
+def test_a_line_with_an_address_is_a_link_and_all_others_are_text():
+    part = marked("attention", attention)
+    part["lines"] = [
+        {"level": 0, "text": "One mistake.", "href": ""},
+        {"level": 2, "text": "Read: 'A & B'", "href": "https://book.example/x?a&b"},
+        {"level": 1, "text": "https://evil.example/y", "href": ""},
+    ]
+    page = report.question(part)
+    assert Tables(page).links == ["https://book.example/x?a&b"]
+    assert "a&amp;b\">Read: 'A &amp; B'</a>" in page.replace("&#x27;", "'")
+    assert "margin:.2em 0 .2em 3.0em;font-weight:normal" in page
+    assert page.count("font-weight:bold") == 1
 
 
 # --- what a picture gives away ------------------------------------------------------
@@ -311,3 +281,19 @@ def test_points_are_shown_as_they_were_given():
     right = report.question(marked("attention", attention, properties=worth, points=4))
     assert "<td>inputs unchanged</td><td>yes</td><td>1</td>" in right
     assert "only where" not in right
+
+
+# --- the class ---------------------------------------------------------------------
+
+
+def test_the_summary_of_the_same_rows_is_the_same():
+    counts = report._counted([list("hgfedcba"), ["c"]])
+    assert "".join(counts) == "cabdefgh" and counts["c"] == 2
+
+
+def test_verdicts_are_a_table_of_questions():
+    counts = {"f<x>": {"named": 2, "right": 5}, "g": {"failed": 7}}
+    text = report._verdicts(counts)
+    cells = re.findall(r"<t[dh][^>]*>([^<]*)</t", text)
+    assert cells[:4] == ["", "right", "named", "failed"]
+    assert cells[4:] == ["f&lt;x&gt;", "5", "2", "0", "g", "0", "0", "7"]

@@ -6,19 +6,17 @@ somebody else, or the same student again, is still to be given.
 """
 
 import math
-import re
 from html import escape
 
 import torch
 from torch import Tensor
 
-from mha_lib.check import Example
+from mha_lib.check.example import Example
 
 __all__ = ["COLUMNS", "ROWS", "STYLE", "html", "of"]
 
 ROWS, COLUMNS = 8, 8
 DIGITS = 2
-PLACE = re.compile(r"(?:output|mask)\[([\d, ]+)\]|sequence (\d+), head (\d+)")
 STYLE = """
 .maps { margin: 1rem 0 }
 .maps div { display: flex; flex-wrap: wrap; gap: 1rem 2rem; overflow-x: auto }
@@ -46,7 +44,7 @@ def of(example: Example | None, task: str) -> dict | None:
     """
     if example is None or example.theirs.shape != example.expected.shape:
         return None
-    place = _place(example.words)
+    place = list(example.place)
     both = [example.theirs, example.expected]
     if task == "mha_sequence_first" and example.kind == "output":  # (T, B, E)
         both = [x.transpose(0, 1) for x in both]
@@ -91,15 +89,6 @@ def html(picture: dict | None) -> str:
 # --- to data ------------------------------------------------------------------------
 
 KINDS = ("yours", "expected")
-
-
-def _place(words: str) -> list[int]:
-    """The indices that an example's words, which are ours, speak of."""
-    found = PLACE.search(words)
-    if found is None:
-        return []
-    numbers = found[1].split(",") if found[1] else found.groups()[1:]
-    return [int(number) for number in numbers]
 
 
 def _differs(yours: Tensor, expected: Tensor) -> Tensor:

@@ -7,17 +7,18 @@ GitHub's of workflows.
 import json
 import zipfile
 from html import escape
-from importlib.metadata import PackageNotFoundError, metadata
 from pathlib import Path
 
+from mha_lib.check import repository
 from mha_lib.grade import report
 from mha_lib.grade.assignments import Assignment
 from mha_lib.grade.journal import write
-from mha_lib.grade.judge import SUFFIXES
+from mha_lib.grade.submission import SUFFIXES
 
 __all__ = ["gradescope", "results", "workflow"]
 
 PACKAGE = Path(__file__).resolve().parents[1]
+UNKNOWN = "https://github.com/YOUR_NAME/mha-book"  # to be replaced by hand
 # A container of 768 MB and half a processor: what is left beside torch, twice.
 SMALL = "--memory 192 --seconds 60 --wall 240 --cpu 120"
 
@@ -125,16 +126,8 @@ def only(folder: Path) -> Path:
 
 def workflow(assignment: Assignment, folder: Path) -> None:
     """Write a workflow, and the assignment beside it, into a course repository."""
-    text = WORKFLOW.format(title=assignment.title, repository=_repository())
+    source = repository() or UNKNOWN
+    text = WORKFLOW.format(title=assignment.title, repository=source)
     write(folder / ".github" / "workflows" / "grade.yml", text)
     data = json.dumps(assignment.to_dict(), indent=1)
     write(folder / ".github" / "assignment.json", data)
-
-
-def _repository() -> str:
-    try:
-        urls = metadata("mha_lib").get_all("Project-URL") or []
-    except PackageNotFoundError:
-        urls = []
-    found = [url.split(", ", 1)[1] for url in urls if url.startswith("Repository, ")]
-    return found[0] if found else "https://github.com/YOUR_NAME/mha-book"

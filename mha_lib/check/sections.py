@@ -1,0 +1,101 @@
+"""Sections of the book that reports send readers to: their titles and addresses.
+
+The one table of what the package knows of the book; a test compares it with the pages.
+"""
+
+from importlib.metadata import PackageNotFoundError, metadata
+
+__all__ = ["TITLES", "link", "repository", "section_title"]
+
+PAGES = "https://{owner}.github.io/{name}/book/{page}.html#{anchor}"
+TITLES = {  # page: anchor: heading
+    "01_attention": {
+        "the-scale-forgotten-or-taken-from-the-wrong-size": (
+            "The scale forgotten, or taken from the wrong size"
+        ),
+        "the-softmax-over-the-wrong-axis": "The softmax over the wrong axis",
+        "weights-that-are-called-scores": "Weights that are called scores",
+        "what-goes-wrong": "What goes wrong",
+        "why-divide-by-d": "Why divide by √D",
+    },
+    "02_heads_in_a_loop": {
+        "what-goes-wrong": "What goes wrong",
+        "what-the-output-projection-does": "What the output projection does",
+    },
+    "03_all_heads_at_once": {
+        "heads-cut-without-a-transpose": "Heads cut without a transpose",
+        "heads-merged-without-a-transpose": "Heads merged without a transpose",
+        "the-key-transposed-by-its-shape": "The key transposed by its shape",
+        "the-way-back": "The way back",
+        "two-more-cuts": "Two more cuts",
+    },
+    "04_one_matrix_for_qkv": {
+        "a-published-fault": "A published fault",
+        "masks-of-rank-2-3-and-4": "Masks of rank 2, 3 and 4",
+        "what-goes-wrong": "What goes wrong",
+        "which-number-does-dropout-drop": "Which number does dropout drop?",
+    },
+    "05_masks": {
+        "before-the-softmax-not-after-it": "Before the softmax, not after it",
+        "both-at-once": "Both at once",
+        "fill-values-and-half-precision": "Fill values and half precision",
+        "is-true-true": "Is True True?",
+        "on-the-way-to-the-scores": "On the way to the scores",
+        "the-causal-mask": "The causal mask",
+        "the-padding-mask": "The padding mask",
+        "what-goes-wrong": "What goes wrong",
+        "what-the-library-refuses": "What the library refuses",
+        "when-t-and-s-differ-which-corner": "When T and S differ, which corner?",
+    },
+    "06_einsum_sequence_first": {
+        "back-to-batch-first-by-reshape": "Back to batch first by reshape",
+        "batch-and-sequence-exchanged": "Batch and sequence exchanged",
+        "the-softmax-over-the-last-axis-from-habit": (
+            "The softmax over the last axis, from habit"
+        ),
+    },
+    "07_pytorchs_own": {
+        "what-goes-wrong": "What goes wrong",
+    },
+    "08_tensorflow_style": {
+        "a-key-mask-from-raw-embeddings": "A key mask from raw embeddings",
+        "causality-relu-and-the-rest-of-the-block": (
+            "Causality, ReLU and the rest of the block"
+        ),
+        "eight-published-faults": "Eight published faults",
+        "the-way-there-the-way-back": "The way there, the way back",
+        "tile-or-repeat-the-order-of-the-mask": "Tile or repeat: the order of the mask",
+    },
+    "09_they_all_agree": {
+        "nothing-complains": "Nothing complains",
+        "one-query-is-not-enough": "One query is not enough",
+        "self-attention-hides-cross-attention": "Self-attention hides cross-attention",
+        "training-mode": "Training mode",
+        "zero-biases-hide-bias-mistakes": "Zero biases hide bias mistakes",
+    },
+}
+
+
+def section_title(section: str) -> str:
+    """'01_attention#what-goes-wrong' → "chapter 1, 'What goes wrong'"."""
+    page, anchor = section.split("#")
+    return f"chapter {int(page[:2])}, '{TITLES[page][anchor]}'"
+
+
+def link(section: str) -> str:
+    """The address of a section of the published book; "" where it is not known."""
+    page, anchor = section.split("#")
+    _, _, path = repository().partition("github.com/")
+    owner, _, name = path.partition("/")
+    known = {"owner": owner.lower(), "name": name, "page": page, "anchor": anchor}
+    return PAGES.format(**known) if path else ""
+
+
+def repository() -> str:
+    """The address that the installed package names as its own; "" where it is none."""
+    try:
+        urls = metadata("mha_lib").get_all("Project-URL") or []
+    except PackageNotFoundError:
+        return ""
+    found = dict(url.split(", ", 1) for url in urls)
+    return found.get("Repository", "")

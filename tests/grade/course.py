@@ -1,0 +1,74 @@
+"""A small course: an assignment, what was handed in for it, and a run over that."""
+
+import csv
+import io
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mha_lib.grade.assignments import parse
+from mha_lib.grade.run import Run
+from tests.grade.attacks.table import MERGE
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox is Linux's")
+ASSIGNMENT = {
+    "id": "a9",
+    "title": "Heads <and> tails",
+    "banned": [],
+    "questions": [
+        {"name": "merge_heads", "task": "merge_heads", "points": 2},
+        {"name": "split_heads", "task": "split_heads", "points": 3},
+    ],
+}
+SPLIT = "def split_heads(x, H): return x.unflatten(2, (H, -1)).transpose(1, 2)\n"
+MARKUP = "def split_heads(x, H): raise ValueError('<script>alert(1)</script>')\n"
+SUBMISSIONS = {
+    "ada.py": MERGE + SPLIT,
+    "=cmd|x.py": MERGE + SPLIT,
+    "group 1/ben é.py": MERGE,
+    "group 2/cleo.py": MERGE + MARKUP,
+    "x" * 230 + ".py": SPLIT,
+    "essay.pdf": "%PDF",
+    "eve.py": "import gc\n",
+}
+POINTS = dict(zip(SUBMISSIONS, (5, 5, 2, 2, 3, 0, 0)))
+# Wide: no test waits for them, and none fails where the machine is busy.
+LIMITS = {"seconds": 40.0, "wall": 300.0, "cpu": 120, "memory": 1 << 29}
+
+
+def new_run(folder: Path, **changes) -> Run:
+    fields = {
+        "assignment": parse(ASSIGNMENT),
+        "places": [folder],
+        "output": folder.parent / "out" / "grades.csv",
+        "limits": LIMITS,
+        "seed": 7,
+    }
+    return Run(**{**fields, **changes})
+
+
+def table(path: Path) -> dict[str, dict]:
+    rows = csv.DictReader(io.StringIO(path.read_text()))
+    return {row["submission"].removeprefix("'"): row for row in rows}
+
+
+def rows_of(path: Path) -> list[str]:
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    return [line["submission"] for line in lines[1:]]
+
+
+def text(question: dict) -> str:
+    """What a student is told about one question, a line below the other."""
+    return "\n".join(line["text"] for line in question["lines"])
+
+
+def wait_until(happened: Callable[[], bool], seconds: float = 180.0) -> None:
+    """Until an event, however busy the machine is; an error if it never comes."""
+    end = time.monotonic() + seconds
+    while not happened():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.02)

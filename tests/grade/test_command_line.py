@@ -1,0 +1,62 @@
+"""The command line and the package itself, on any system."""
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mha_lib import grade
+from mha_lib.grade.__main__ import main, parser
+from mha_lib.grade.sandbox import Sandbox, Unsafe
+
+
+def test_mistakes_on_the_command_line_are_explained(tmp_path):
+    with pytest.raises(SystemExit, match="an assignment must be one of"):
+        main([str(tmp_path), "-a", "a0", "-o", str(tmp_path / "x.csv")])
+
+
+@pytest.mark.parametrize("command", ["", "results", "gradescope", "actions"])
+def test_an_id_is_looked_for_in_the_folder_that_was_given(command, tmp_path):
+    submissions = [] if command in ("gradescope", "actions") else ["x"]
+    given = ["-a", "a1", "-o", "x", "--folder", str(tmp_path), *submissions]
+    assert parser(command).parse_args(given).folder == tmp_path
+    if command == "gradescope":
+        with pytest.raises(SystemExit, match=r"one of \(none here\)"):
+            main([command, *given])
+
+
+def test_the_grader_enters_check_by_its_one_door():
+    entered = set()
+    for path in Path(grade.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                entered |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                entered.add(node.module or "")
+    assert {name for name in entered if name.startswith("mha_lib.check")} == {
+        "mha_lib.check"
+    }
+
+
+def test_without_fork_it_says_what_to_do(monkeypatch):
+    monkeypatch.delattr(os, "fork", raising=False)
+    with pytest.raises(Unsafe, match="Linux, or Windows' Subsystem for Linux"):
+        Sandbox().start()
+
+
+def test_modules_import_on_every_system():
+    script = """
+import sys, os, socket, torch, multiprocessing, concurrent.futures.process, html
+sys.modules["resource"] = sys.modules["fcntl"] = None
+sys.platform = "win32"
+for name in ("fork", "geteuid", "setsid"): delattr(os, name)
+import mha_lib.grade.__main__, mha_lib.grade.run, mha_lib.grade.platforms
+import mha_lib.grade.inside.warm
+print("imported")
+"""
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.stdout == "imported\n", done.stderr

@@ -1,0 +1,95 @@
+"""Where the work is done: here, in processes, on many machines, one of which dies."""
+
+import os
+import signal
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from mha_lib.grade import engines, run, sandbox
+from tests.grade.attacks.table import MERGE
+from tests.grade.course import (
+    POINTS,
+    SPLIT,
+    linux,
+    new_run,
+    rows_of,
+    table,
+)
+
+
+def test_an_engine_does_everything_once_and_does_not_run_ahead():
+    taken = []
+    items = (taken.append(n) or n for n in range(100))
+    with ThreadPoolExecutor(2) as executor:
+        results = engines.ahead(executor, abs, items, 2)
+        done = [next(results)]
+        assert len(taken) <= engines.AHEAD * 2
+        assert sorted([*done, *results]) == list(range(100))
+
+
+# --- many machines ------------------------------------------------------------------
+
+
+GRADE = run._grade
+
+
+def noted(notes: Path, settings: str, item: tuple) -> tuple:
+    """What a worker does; it notes what it begins, and dies once at its work."""
+    name, _ = item
+    with (notes / "begun").open("a") as file:
+        file.write(f"{name} {os.getpid()}\n")
+    if name == "05.py" and not (notes / "killed").exists():
+        (notes / "killed").touch()
+
+        def wait_for_an_answer(connection, limit):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        start = sandbox.Sandbox.start
+        sandbox.Sandbox.start = lambda self: (
+            start(self) or setattr(sandbox.wire, "receive", wait_for_an_answer)
+        )
+    return GRADE(settings, item)
+
+
+@linux
+def test_a_machine_that_dies_while_it_grades_costs_nobody_a_mark(
+    tmp_path, monkeypatch, capfd
+):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    names = [f"{number:02}.py" for number in range(10)]
+    for number, name in enumerate(names):
+        (folder / name).write_text([MERGE, MERGE + SPLIT, "x = 1"][number % 3])
+    here, there = tmp_path / "here.csv", tmp_path / "there.csv"
+    new_run(folder, output=here)()
+    monkeypatch.setattr(run, "_grade", partial(noted, tmp_path))
+    new_run(folder, output=there, engine="dask", workers=2)()
+
+    begun = [line.split() for line in (tmp_path / "begun").read_text().splitlines()]
+    (one, other) = [pid for name, pid in begun if name == "05.py"]
+    assert one != other and (tmp_path / "killed").exists()
+    assert len({pid for _, pid in begun}) >= 2
+    assert sorted(rows_of(there.with_suffix("") / "journal.jsonl")) == names
+    assert there.read_text() == here.read_text()
+    assert set(table(there)) == set(names)
+
+
+@linux
+def test_a_scheduler_that_runs_already_is_used(folder):
+    from distributed import LocalCluster
+
+    alone = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": None}
+    with LocalCluster(**alone) as cluster:
+        new_run(folder, engine="dask", address=cluster.scheduler_address)()
+    marks = table(folder.parent / "out" / "grades.csv")
+    assert {name: float(row["points"]) for name, row in marks.items()} == POINTS
+
+
+def test_without_dask_it_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(ValueError, match="need Dask: pip install distributed"):
+        next(engines.ENGINES["dask"](abs, [1], 1, ""))

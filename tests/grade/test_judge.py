@@ -1,0 +1,187 @@
+"""What the judge makes of answers: which it believes, and the points they get."""
+
+import json
+import sys
+import time
+
+import pytest
+import torch
+
+from mha_lib.check import TASKS, beside, conclude
+from mha_lib.check.reference import Problem, compute
+from mha_lib.grade import judge
+from mha_lib.grade.assignments import parse
+from tests.check.submissions_right import FusedHeadByHead
+from tests.grade.attacks.table import RIGHT
+from tests.grade.course import linux, new_run, table, text
+
+
+def test_only_biases_may_be_missing():
+    probe = TASKS["mha"].probes(3)[0]
+    answer = {"outputs": {"output": torch.zeros(2, 3)}}
+    names = ["b_k", "W_q", "W_o", "b_q", "b_x", "x"]
+    kept = judge._outcome(probe, {**answer, "missing": names})
+    assert kept["missing"] == ["b_k", "b_q"]
+    merge = TASKS["merge_heads"].probes(3)[0]
+    assert judge._outcome(merge, {**answer, "missing": names})["missing"] == []
+
+
+def test_only_dropout_can_be_skipped():
+    skipped = {"skipped": "x" * 2000, "outputs": {"output": torch.ones(2)}}
+    for name in ("mha", "attention", "causal_mask", "split_heads"):
+        for probe in TASKS[name].probes(3):
+            kept = judge._outcome(probe, skipped)
+            train = bool(probe["options"].get("train"))
+            assert ("skipped" in kept) == train
+            assert not train or kept == {"skipped": "x" * 1000}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [{"outputs": {}}, {"outputs": {"weights": torch.ones(2)}}, {"outputs": None}, {}],
+    ids=["none", "weights alone", "no dictionary", "nothing"],
+)
+def test_one_probe_without_an_output_is_judged_as_an_error(answer):
+    probes = TASKS["attention"].probes(3)
+    outcomes = [{"outputs": {"output": torch.zeros(2, 3)}} for _ in probes]
+    outcomes[3] = answer
+    outcomes = [judge._outcome(p, x) for p, x in zip(probes, outcomes)]
+    found = conclude("attention", probes, outcomes)
+    assert outcomes[3] == {"error": "it sent no output, or too large a one"}
+    assert found.properties["runs"] is found.properties["right"] is False
+
+
+def test_a_giant_second_answer_is_not_hashed():
+    probe = TASKS["attention"].probes(3)[0]
+    small = {"output": torch.ones(2, 3)}
+    giant = torch.zeros(1, dtype=torch.uint8).expand(judge.LARGEST_ANSWER + 1)
+    kept = judge._outcome(probe, {"outputs": {**small, "weights": giant}})
+    assert kept["outputs"].keys() == {"output"}
+    assert judge.fingerprint("attention", [kept]) == judge.fingerprint(
+        "attention", [{"outputs": small}]
+    )
+    kept = judge._outcome(probe, {"outputs": {"output": giant}})
+    assert kept == {"error": "it sent no output, or too large a one"}
+
+
+def test_every_way_to_load_weights_reaches_the_judge():
+    probes = TASKS["mha"].probes(3)[:1]
+    (outcome,) = beside.run(FusedHeadByHead, probes)
+    kept = judge._outcome(probes[0], outcome)
+    assert len(outcome["alternatives"]) > 1
+    assert kept["alternatives"].keys() == outcome["alternatives"].keys()
+
+
+# --- points ------------------------------------------------------------------------
+
+
+def test_zeros_are_not_right_where_every_matrix_is_said_to_be_missing():
+    probes = TASKS["mha"].probes(3)
+    names = [f"{letter}_{role}" for letter in "Wb" for role in "qkvo"]
+    outcomes = [
+        judge._outcome(
+            probe,
+            {
+                "outputs": {"output": torch.zeros_like(probe["inputs"]["query"])},
+                "missing": names,
+            },
+        )
+        for probe in probes
+    ]
+    found = conclude("mha", probes, outcomes)
+    assert found.verdict != "right"
+    assert not any(v for k, v in found.properties.items() if k.startswith("right"))
+
+
+@linux
+def test_properties_count_only_where_something_is_right(place):
+    properties = {"right_without_mask": 3, "inputs_unchanged": 1}
+    question = {"name": "attention", "task": "attention", "properties": properties}
+    assignment = parse({"id": "p", "title": "P", "questions": [question]})
+    texts = {
+        "right.py": RIGHT,
+        "zeros.py": "def attention(q, k, v, mask=None): return 0 * q @ k.mT @ v\n",
+    }
+    texts["changes.py"] = RIGHT.replace(
+        "    return scores", "    v0 = v.clone(); v.zero_()\n    return scores"
+    ).replace("@ v\n", "@ v0\n")
+    (place / "p").mkdir()
+    for name, source in texts.items():
+        (place / "p" / name).write_text(source)
+    new_run(place / "p", assignment=assignment, output=place / "q" / "p.csv")()
+    points = {name: row["points"] for name, row in table(place / "q" / "p.csv").items()}
+    assert points == {"right.py": "4", "changes.py": "3", "zeros.py": "0"}
+
+
+# --- a search that takes too long ----------------------------------------------------
+
+SHARES = {"right_with_mask": 3, "right_without_mask": 2, "output_dtype": 1}
+
+
+def layer_with(plain: float | None, masked: float | None) -> tuple[judge.Judge, list]:
+    """A judge, and right outcomes in which a number replaces some of the output."""
+    question = {"name": "mha", "task": "mha", "properties": SHARES}
+    assignment = parse({"id": "s", "title": "S", "questions": [question]})
+    judging = judge.Judge(assignment, seed=7)
+    outcomes = []
+    for probe in judging.probes["mha"]:
+        problem = Problem.of(probe, [])
+        right = compute(problem, (), "zeros")["output"].float()
+        number = masked if "mask" in probe["inputs"] else plain
+        if number is not None:
+            right[-1, -1] = number
+        has = not probe["options"].get("train")
+        answers = {"skipped": "no dropout"}, {"outputs": {"output": right}}
+        outcomes.append(answers[has])
+    return judging, outcomes
+
+
+NUMBERS = [(1e30, 1e30, 0), (1e30, None, 4), (None, 1e4, 3), (None, None, 6)]
+NUMBERS += [(float("inf"), None, 4), (float("nan"), float("-inf"), 0)]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+@pytest.mark.parametrize(("plain", "masked", "points"), NUMBERS)
+def test_no_numbers_make_the_judge_search_without_end(
+    plain, masked, points, monkeypatch
+):
+    monkeypatch.setattr(judge, "JUDGING", 1.0)
+    judging, outcomes = layer_with(plain, masked)
+    start = time.process_time()
+    part = judging._question(judging.assignment.questions[0], outcomes)
+    assert time.process_time() - start < 15
+    assert part["points"] == points, text(part)
+    assert "a fault of" not in text(part) and json.loads(json.dumps(part)) == part
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+@pytest.mark.parametrize(("plain", "masked", "points"), NUMBERS)
+def test_a_search_that_was_given_up_costs_a_name_and_no_points(
+    plain, masked, points, monkeypatch
+):
+    def slow(task, probes, outcomes, search=True):
+        calls.append(search)
+        while search:
+            time.sleep(0)
+        return conclude(task, probes, outcomes, search)
+
+    calls = []
+    monkeypatch.setattr(judge, "conclude", slow)
+    monkeypatch.setattr(judge, "JUDGING", 0.1)
+    judging, outcomes = layer_with(plain, masked)
+    part = judging._question(judging.assignment.questions[0], outcomes)
+    assert (part["points"], calls) == (points, [True, False]), text(part)
+    found = part["diagnosis"]
+    assert found["verdict"] == ("right" if points == 6 else "unknown")
+    assert not found["mistakes"] and not found["candidates"]
+    gave_up = "No known mistake was found in 0.1 s of searching." in text(part)
+    assert gave_up == (points < 6)
+
+
+def test_notes_of_an_outcome_are_plain_and_short():
+    probe = TASKS["attention"].probes(3)[0]
+    note = {"code": "ran-with", "folded": True, "mask": [1], "error": "x" * 999}
+    given = {"error": "a", "code": "square-mask", "notes": [note, "no note", note] * 20}
+    kept = judge._outcome(probe, given)
+    assert kept["code"] == "square-mask" and len(kept["notes"]) == 13
+    assert kept["notes"][0] == {"code": "ran-with", "folded": True, "error": "x" * 500}
