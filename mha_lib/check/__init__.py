@@ -20,34 +20,44 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 import torch
 from torch import nn
 
-from mha_lib.check import adapt
-from mha_lib.check.adapt import ORDERS
-from mha_lib.check.diagnosis import (
-    CONFIDENCE,
-    Diagnosis,
-    Example,
-    conclude,
-    property_names,
-)
+from mha_lib.check import beside
+from mha_lib.check.beside import ORDERS
+from mha_lib.check.catalogue import MISTAKES
+from mha_lib.check.diagnosis import Diagnosis, conclude
+from mha_lib.check.example import Example
 from mha_lib.check.picture import STYLE as PICTURE_STYLE
+from mha_lib.check.properties import property_names
+from mha_lib.check.reference import POLICIES, Problem, Stage, compute
 from mha_lib.check.report import HEADLINES, Line, Report, report_html
-from mha_lib.check.search import TOLERANCE
-from mha_lib.check.sections import repository
+from mha_lib.check.search import TOLERANCE, matches
+from mha_lib.check.sections import link, repository
+from mha_lib.check.seen import SPECIAL
 from mha_lib.check.tasks import TASKS, Task
+from mha_lib.check.words import Fact, in_words
 
 __all__ = [
     "HEADLINES",
+    "MISTAKES",
     "ORDERS",
     "PICTURE_STYLE",
+    "POLICIES",
+    "SPECIAL",
     "TASKS",
     "Diagnosis",
     "Example",
+    "Fact",
     "Line",
+    "Problem",
     "Report",
+    "Stage",
     "Task",
     "check",
+    "compute",
     "conclude",
     "diagnose",
+    "in_words",
+    "link",
+    "matches",
     "property_names",
     "report_html",
     "repository",
@@ -127,13 +137,11 @@ def diagnose(
     """
     chosen = _task(submission, task)
     try:
-        submission = adapt.unwrapped(submission)
-        layer = chosen.name in adapt.LAYERED  # other tasks have no sizes of their own
-        sizes = (adapt.sizes(submission, num_heads) if layer else None) or (None, None)
-    except adapt.Advice as advice:
-        return Diagnosis(
-            chosen.name, "failed", error=str(advice), confidence=CONFIDENCE["failed"]
-        )
+        submission = beside.unwrapped(submission)
+        layer = chosen.name in beside.LAYERS  # other tasks have no sizes of their own
+        sizes = (beside.sizes(submission, num_heads) if layer else None) or (None, None)
+    except beside.Advice as advice:
+        return Diagnosis(chosen.name, "failed", error=str(advice))
     if dtype is None:
         dtype = torch.float32
         if isinstance(submission, nn.Module):
@@ -144,8 +152,8 @@ def diagnose(
         raise ValueError(f"dtype must be one of {known}; got {dtype}")
     with _on_cpu():
         probes = chosen.probes(seed, dtype, *sizes)
-        outcomes = adapt.run(submission, probes, layers, num_heads)
-        with _one_thread(), adapt.with_gradients():
+        outcomes = beside.run(submission, probes, layers, num_heads)
+        with _one_thread(), beside.with_gradients():
             return conclude(chosen.name, probes, outcomes)
 
 
@@ -157,7 +165,7 @@ def _on_cpu() -> AbstractContextManager:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """The judge's tensors are many and small: more threads only get in the way."""
+    """The tensors of a search are many and small: threads only get in its way."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -170,7 +178,7 @@ def _task(submission: object, name: str | None) -> Task:
     if name is None:
         name = getattr(submission, "__name__", "")
         if name not in TASKS:
-            layer = adapt.makes_layers(submission) or isinstance(submission, nn.Module)
+            layer = beside.makes_layers(submission) or isinstance(submission, nn.Module)
             name = "mha" if layer else "attention"
     if name not in TASKS:
         raise ValueError(f"task must be one of {', '.join(TASKS)}; got {name!r}")

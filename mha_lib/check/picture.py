@@ -11,7 +11,7 @@ from html import escape
 import torch
 from torch import Tensor
 
-from mha_lib.check.diagnosis import Example
+from mha_lib.check.example import Example
 
 __all__ = ["COLUMNS", "ROWS", "STYLE", "html", "of"]
 

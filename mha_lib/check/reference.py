@@ -13,7 +13,7 @@ from scores to mix::
     polarity  of the mask
 
 A `Stage` is a function with a name of the mistake that it makes; the default stages
-make none. A path says which stages are not the default ones. All stages work on the
+make none. A route says which stages are not the default ones. All stages work on the
 last axes and let more axes stand in front, so that a search can try many at once.
 """
 
@@ -25,9 +25,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-__all__ = ["POLICIES", "Path", "Problem", "Stage", "Undefined", "compute"]
+from mha_lib.check.beside import LAYERS
 
-LAYERS = ("mha", "mha_sequence_first", "split_concat")
+__all__ = ["POLICIES", "Problem", "Route", "Stage", "Undefined", "compute"]
+
 POLICIES = ("nan", "zeros", "uniform", "unmasked")  # what an empty row of the map is
 
 
@@ -53,7 +54,7 @@ class Stage:
     undo: Callable[[Tensor], Tensor] | None = None
 
 
-Path = tuple[Stage, ...]
+Route = tuple[Stage, ...]
 
 
 @dataclass
@@ -184,15 +185,15 @@ DEFAULT: dict[str, Stage] = {
 # --- the computation ----------------------------------------------------------------
 
 
-def chosen(path: Path) -> dict[str, Stage]:
-    return DEFAULT | {stage.stage: stage for stage in path}
+def chosen(route: Route) -> dict[str, Stage]:
+    return DEFAULT | {stage.stage: stage for stage in route}
 
 
-def front(p: Problem, path: Path) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+def front(p: Problem, route: Route) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     """q, k, v as (B, H, T or S, D), and the query that the output belongs to."""
     if p.call == "attention":
         return p.x["q"], p.x["k"], p.x["v"], None
-    do = chosen(path)
+    do = chosen(route)
     key = tuple(do[stage] for stage in ("inputs", "project", "bias", "split"))
     if key in p.fronts:
         return p.fronts[key]
@@ -204,8 +205,8 @@ def front(p: Problem, path: Path) -> tuple[Tensor, Tensor, Tensor, Tensor | None
     return p.fronts[key]
 
 
-def mask_of(p: Problem, path: Path) -> Tensor | None:
-    do = chosen(path)
+def mask_of(p: Problem, route: Route) -> Tensor | None:
+    do = chosen(route)
     if p.call != "split_concat":
         return do["polarity"].do(do["mask"].do(p)) if "mask" in p.x else None
     padding = do["padding"].do(p).expand(p.B, -1, p.T, p.S)
@@ -216,10 +217,10 @@ def mask_of(p: Problem, path: Path) -> Tensor | None:
 
 
 def maps(
-    p: Problem, q: Tensor, k: Tensor, path: Path, allowed: Tensor | None = None
+    p: Problem, q: Tensor, k: Tensor, route: Route, allowed: Tensor | None = None
 ) -> Tensor:
     """The weights (B, H, T, S)."""
-    do = chosen(path)
+    do = chosen(route)
     scores = do["scores"].do(p, q, k)
     before, after = do["scale"].do(p, q.shape[-1])
     scores = scores * before
@@ -235,16 +236,16 @@ def maps(
     return weights
 
 
-def context_of(p: Problem, weights: Tensor, v: Tensor, path: Path) -> Tensor:
-    do = chosen(path)
+def context_of(p: Problem, weights: Tensor, v: Tensor, route: Route) -> Tensor:
+    do = chosen(route)
     context = do["mix"].do(weights, v)
     undo = do["split"].undo
     return context if undo is None else undo(context)
 
 
-def back(p: Problem, context: Tensor, query: Tensor, path: Path) -> Tensor:
+def back(p: Problem, context: Tensor, query: Tensor, route: Route) -> Tensor:
     """The output (…, B, T, E)."""
-    do = chosen(path)
+    do = chosen(route)
     merged = do["merge"].do(context).reshape(*context.shape[:-4], *query.shape[:2], -1)
     if merged.shape[-1] < p.E:  # heads that were averaged: as wide again
         merged = torch.cat([merged] * p.H, -1)
@@ -253,9 +254,9 @@ def back(p: Problem, context: Tensor, query: Tensor, path: Path) -> Tensor:
     return output if undo is None else undo(output)
 
 
-def part_of(p: Problem, path: Path) -> Tensor:
+def part_of(p: Problem, route: Route) -> Tensor:
     """The answer of a task that is one stage, or a few."""
-    do = chosen(path)
+    do = chosen(route)
     if p.call == "split_heads":
         return do["split"].do(p, p.x["x"])
     if p.call == "merge_heads":
@@ -269,23 +270,23 @@ def part_of(p: Problem, path: Path) -> Tensor:
 
 
 def compute(
-    p: Problem, path: Path = (), policy: str = "nan"
+    p: Problem, route: Route = (), policy: str = "nan"
 ) -> dict[str, Tensor] | None:
     """Output and weights; empty where the code fails, None where it may do anything."""
     p.policy = policy
     try:
         if p.call not in ("attention", *LAYERS):
-            return {"output": part_of(p, path)}
-        q, k, v, query = front(p, path)
-        weights = maps(p, q, k, path, mask_of(p, path))
-        context = context_of(p, weights, v, path)
+            return {"output": part_of(p, route)}
+        q, k, v, query = front(p, route)
+        weights = maps(p, q, k, route, mask_of(p, route))
+        context = context_of(p, weights, v, route)
         if p.call == "attention":
             return {"output": context, "weights": weights}
-        output = back(p, context, query, path)
+        output = back(p, context, query, route)
     except Undefined:
         return None
     except (RuntimeError, IndexError):  # shapes that do not fit
         return {}
     if p.call == "mha_sequence_first":
-        output = chosen(path)["layout"].do(output)
+        output = chosen(route)["layout"].do(output)
     return {"output": output, "weights": weights}

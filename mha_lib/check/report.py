@@ -9,6 +9,7 @@ from mha_lib.check.catalogue import MISTAKES, Mistake
 from mha_lib.check.diagnosis import Diagnosis
 from mha_lib.check.sections import link, section_title
 from mha_lib.check.tasks import Task
+from mha_lib.check.words import in_words
 
 __all__ = ["Line", "Report", "link", "report_html", "section_title"]
 
@@ -98,9 +99,10 @@ class Report:
             lost = [name for name, holds in d.properties.items() if not holds]
             found.append(_line(1, "Holds: " + (", ".join(kept) or "nothing")))
             found.append(_line(1, "Fails: " + ", ".join(lost)))
-        found += [_line(1, text) for text in d.evidence]
+        found += [_line(1, in_words(fact)) for fact in d.evidence]
         for key, value in d.policy.items():
-            text = POLICY.get(value, value) if key == "empty rows" else value
+            said = in_words(value)
+            text = POLICY.get(said, said) if key == "empty rows" else said
             found.append(_line(1, f"Not a mistake: {text}."))
         for name in d.advice:
             found.append(_line(1, f"Worth knowing: {MISTAKES[name].message}"))

@@ -20,8 +20,8 @@ from mha_lib.check.reference import (
     DEFAULT,
     LAYERS,
     POLICIES,
-    Path,
     Problem,
+    Route,
     Stage,
     Undefined,
     compute,
@@ -29,7 +29,16 @@ from mha_lib.check.reference import (
     front,
 )
 
-__all__ = ["Case", "Explanation", "explain", "matches", "names", "right", "shortest"]
+__all__ = [
+    "Case",
+    "Explanation",
+    "explain",
+    "fitting_policies",
+    "matches",
+    "names",
+    "shortest",
+    "without_mistake",
+]
 
 MOST = 6  # mistakes at once
 PEEK = 4  # numbers of a token that a screening looks at
@@ -52,30 +61,25 @@ class Case:
     name: str = ""
     weights: Tensor | None = None
 
-    def empty(self, path: Path) -> bool:
-        """Whether a policy matters: a softmax over hidden scores alone."""
-        computed = compute(self.problem, path)
-        return not computed or not computed["output"].isfinite().all()
-
 
 @dataclass(frozen=True)
 class Explanation:
     """Stages that reproduce every answer.
 
     Attributes:
-        path: the stages.
+        route: the stages.
         policies: what rows may be where every key is hidden; empty if none fits.
         masks: whether the masked probes are explained too.
     """
 
-    path: Path
+    route: Route
     policies: tuple[str, ...] = ()
     masks: bool = True
 
 
-def names(path: Path) -> tuple[str, ...]:
-    """The mistakes on a path, each once, in the order of the stages."""
-    return tuple(dict.fromkeys(name for stage in path for name in stage.names))
+def names(route: Route) -> tuple[str, ...]:
+    """The mistakes on a route, each once, in the order of the stages."""
+    return tuple(dict.fromkeys(name for stage in route for name in stage.names))
 
 
 def matches(theirs: Tensor, ours: Tensor, slack: float = 1.0) -> bool:
@@ -94,7 +98,7 @@ def matches(theirs: Tensor, ours: Tensor, slack: float = 1.0) -> bool:
 
 
 def explain(
-    call: str, cases: list[Case], tier: int = 0, most: int = MOST
+    call: str, cases: list[Case], tier: int = 0, best: list[Explanation] | None = None
 ) -> list[Explanation]:
     """Explanations of all cases with ``tier`` mistakes before the scores.
 
@@ -102,63 +106,71 @@ def explain(
         call: the task.
         cases: of the submission.
         tier: 0 for tasks that are not a whole layer.
-        most: how long an explanation may be.
+        best: explanations of lower tiers; a longer one counts only if it explains the
+            masks too, and these do not.
 
     Returns:
         The shortest; none if the catalogue has none in this tier.
     """
     stages = stages_for(call)
     if call not in ("attention", *LAYERS):
-        return [Explanation(path) for path in _parts(stages, cases)] if not tier else []
+        return (
+            [Explanation(route) for route in _parts(stages, cases)] if not tier else []
+        )
     masked = [case for case in cases if case.problem.masked]
     plain = [case for case in cases if not case.problem.masked]
     if call == "split_concat" and tier == 0:  # its masks act always: all may be hidden
         found = _with_masks(stages, (), cases, most=1)
         if found:
             return shortest(found)
+    most = len(names(best[0].route)) if best else MOST
     right = tier == 0 and _all_fit(_fits(case, ()) for case in plain)
-    paths = [()] if right else _unmasked(stages, plain, tier, most)
-    least = min((len(names(path)) for path in paths), default=0)
-    fewest = [path for path in paths if len(names(path)) == least]
-    found = [e for path in fewest for e in _with_masks(stages, path, masked)]
-    for path in paths:  # more mistakes in front may leave fewer to the masks
-        most = min((len(names(e.path)) for e in found), default=0)
-        if least < len(names(path)) < most:
-            left = most - 1 - len(names(path))
-            found += _with_masks(stages, path, masked, left)
-    if not found and call == "split_concat" and tier == 1:
+    routes = [()] if right else _unmasked(stages, plain, tier, most)
+    least = min((len(names(route)) for route in routes), default=0)
+    fewest = [route for route in routes if len(names(route)) == least]
+    found = [e for route in fewest for e in _with_masks(stages, route, masked)]
+    for route in routes:  # more mistakes in front may leave fewer to the masks
+        length = min((len(names(e.route)) for e in found), default=0)
+        if least < len(names(route)) < length:
+            left = length - 1 - len(names(route))
+            found += _with_masks(stages, route, masked, left)
+    short = best and best[0].masks and most < 2
+    if not found and call == "split_concat" and tier == 1 and not short:
         found = _everywhere(stages, cases)
-    return shortest(found or [Explanation(path, masks=False) for path in fewest])
+    return shortest(found or [Explanation(route, masks=False) for route in fewest])
 
 
-def right(call: str, cases: list[Case]) -> list[Explanation]:
-    """The explanation by no mistake, if it is one, masks aside: without a search."""
-    if call not in ("attention", *LAYERS):
-        return [Explanation(())] if _all_fit(_fits(case, ()) for case in cases) else []
-    plain = [case for case in cases if not case.problem.masked]
+def without_mistake(call: str, cases: list[Case]) -> list[Explanation]:
+    """The explanation by the reference itself, if it is one; nothing is looked for."""
     masked = [case for case in cases if case.problem.masked]
-    fits = _all_fit(_fits(case, ()) for case in plain) or not plain
-    whole = _with_masks({}, (), masked, most=0)
-    return (whole or [Explanation((), masks=False)]) if fits else []
+    plain = [case for case in cases if not case.problem.masked]
+    if call not in ("attention", *LAYERS):
+        masked, plain = [], cases
+    if not _all_fit(_fits(case, ()) for case in plain):
+        return []
+    return _with_masks({}, (), masked, most=0) or [Explanation((), masks=False)]
 
 
 def shortest(found: list[Explanation]) -> list[Explanation]:
     """Of each set of mistakes one, and of these the smallest; masks count first."""
     found = [e for e in found if e.masks] or found
-    least = min((len(names(e.path)) for e in found), default=0)
-    unique = {names(e.path): e for e in reversed(found)}
+    least = min((len(names(e.route)) for e in found), default=0)
+    unique = {names(e.route): e for e in reversed(found)}
     return [e for key, e in reversed(unique.items()) if len(key) == least]
 
 
-def _wrong(stages: dict, among: Iterable[str], count: int) -> Iterator[Path]:
+def _wrong(stages: dict, among: Iterable[str], count: int) -> Iterator[Route]:
     """All ways to replace ``count`` of the stages."""
     for chosen_stages in combinations([s for s in among if s in stages], count):
         yield from product(*(stages[s][1:] for s in chosen_stages))
 
 
-def _fits(case: Case, path: Path, policy: str = "nan") -> bool | None:
-    """Whether the path gives the answer; None where it may give any."""
-    computed = compute(case.problem, path, policy)
+def _fits(case: Case, route: Route, policy: str = "nan") -> bool | None:
+    """Whether the route gives the answer; None where it may give any."""
+    return _agrees(case, compute(case.problem, route, policy))
+
+
+def _agrees(case: Case, computed: dict[str, Tensor] | None) -> bool | None:
     if computed is None:
         return None
     if case.output is None or not computed:
@@ -166,12 +178,12 @@ def _fits(case: Case, path: Path, policy: str = "nan") -> bool | None:
     return matches(case.output, computed["output"])
 
 
-def _parts(stages: dict, cases: list[Case]) -> list[Path]:
+def _parts(stages: dict, cases: list[Case]) -> list[Route]:
     for count in range(len(stages) + 1):
         found = [
-            path
-            for path in _wrong(stages, stages, count)
-            if _all_fit(_fits(case, path) for case in cases)
+            route
+            for route in _wrong(stages, stages, count)
+            if _all_fit(_fits(case, route) for case in cases)
         ]
         if found:
             return found
@@ -191,31 +203,33 @@ def _all_fit(verdicts: Iterable[bool | None]) -> bool:
 # --- without masks ------------------------------------------------------------------
 
 
-def _unmasked(stages: dict, cases: list[Case], tier: int, most: int) -> list[Path]:
+def _unmasked(stages: dict, cases: list[Case], tier: int, most: int) -> list[Route]:
     answered = [case for case in cases if case.output is not None]
     if not answered or not all(case.output.isfinite().all() for case in answered):
         return []  # nothing is hidden, so no stage makes NaN or infinity
-    found: list[Path] = []
+    found: list[Route] = []
     for prefix in _wrong(stages, PREFIX, tier):
         # Nothing may be added to a prefix that is as long as an explanation may be.
         full = len(names(prefix)) >= most
-        paths = [prefix] if full else _screen(stages, answered[0], prefix)
-        for path in paths:
+        routes = [prefix] if full else _screen(stages, answered[0], prefix)
+        for route in routes:
             for layout in stages.get("layout", [None]):
-                whole = path + ((layout,) if layout and layout.names else ())
+                whole = route + ((layout,) if layout and layout.names else ())
                 if len(names(whole)) <= MOST and _all_fit(
                     _fits(c, whole) for c in cases
                 ):
                     found.append(whole)
-    return sorted(found, key=lambda path: len(names(path)))
+    return sorted(found, key=lambda route: len(names(route)))
 
 
-def _screen(stages: dict, case: Case, prefix: Path) -> list[Path]:
+def _screen(stages: dict, case: Case, prefix: Route) -> list[Route]:
     """Everything after the prefix at once, compared at a few numbers of one token."""
     p, target = case.problem, case.output
     p.policy = "nan"
     try:
         q, k, v, query = front(p, prefix)
+        if query is not None and not _may_be_of(target, query):
+            return []
         # Half the work in float32; who passes is judged in float64.
         heads = (x.float() for x in (q, k, v))
         pick, contexts = _contexts(stages, p, *heads, prefix)
@@ -233,9 +247,6 @@ def _screen(stages: dict, case: Case, prefix: Path) -> list[Path]:
         return [
             prefix + pick(n) for n in (gap <= tolerance).nonzero().flatten().tolist()
         ]
-    lead = sorted(query.shape[:2])  # in either order: batch or sequence first
-    if target.dim() != 3 or sorted(target.shape[:2]) != lead or target.shape[2] != p.E:
-        return []
     first = torch.zeros_like(contexts[:1], dtype=query.dtype)
     wanted = target[0, 0, :PEEK] - _tokens(stages, p, first, query).float()
     tails = list(product(stages["out"], stages["merge"]))
@@ -245,6 +256,14 @@ def _screen(stages: dict, case: Case, prefix: Path) -> list[Path]:
         prefix + pick(n) + _replaced(*reversed(tails[tail]))
         for n, tail in (gap <= tolerance).nonzero().tolist()
     ]
+
+
+def _may_be_of(output: Tensor, query: Tensor) -> bool:
+    """Whether the shapes agree, in either order: batch or sequence first."""
+    return output.dim() == 3 and output.shape in (
+        query.shape,
+        query.transpose(0, 1).shape,
+    )
 
 
 def _tokens(stages: dict, p: Problem, context: Tensor, query: Tensor) -> Tensor:
@@ -270,7 +289,7 @@ def _tail(stages: dict, p: Problem, context: Tensor, query: Tensor) -> Tensor:
     return p.tails[key]
 
 
-def _contexts(stages, p, q, k, v, prefix) -> tuple[Callable[[int], Path], Tensor]:
+def _contexts(stages, p, q, k, v, prefix) -> tuple[Callable[[int], Route], Tensor]:
     """All contexts (N, B, H, T, D), and which stages made the n-th of them."""
     scores, scales, factors = [], [], []
     for stage in stages["scores"]:
@@ -292,7 +311,7 @@ def _contexts(stages, p, q, k, v, prefix) -> tuple[Callable[[int], Path], Tensor
                 contexts.append(context_of(p, weights, v, (*prefix, mix)).flatten(0, 1))
                 last.append((softmax, mix))
 
-    def pick(n: int) -> Path:
+    def pick(n: int) -> Route:
         n, scale = divmod(n, len(scales))
         n, score = divmod(n, len(scores))
         return _replaced(scores[score][0], scales[scale], *last[n])
@@ -300,7 +319,7 @@ def _contexts(stages, p, q, k, v, prefix) -> tuple[Callable[[int], Path], Tensor
     return pick, torch.cat(contexts)
 
 
-def _replaced(*stages: Stage) -> Path:
+def _replaced(*stages: Stage) -> Route:
     return tuple(stage for stage in stages if stage is not DEFAULT[stage.stage])
 
 
@@ -308,26 +327,26 @@ def _replaced(*stages: Stage) -> Path:
 
 
 def _with_masks(
-    stages: dict, path: Path, cases: list[Case], most: int = 3
+    stages: dict, route: Route, cases: list[Case], most: int = 3
 ) -> list[Explanation]:
-    """What the masks add to a path, for each policy that fits."""
+    """What the masks add to a route, for each policy that fits."""
     if not cases:
-        return [Explanation(path, POLICIES)]
+        return [Explanation(route, POLICIES)]
     others = [case for case in cases if case.name != "empty row"]
     for judged in (cases, others):  # without it where the row is like no policy
-        for count in range(min(most, MOST - len(names(path))) + 1):
+        for count in range(min(most, MOST - len(names(route))) + 1):
             found = []
             for added in _wrong(stages, MASKING, count):
-                policies = _policies(judged, path + added)
+                policies = fitting_policies(judged, route + added)
                 if (
                     policies
                     and judged is others
-                    and not _elsewhere(cases, path + added)
+                    and not _elsewhere(cases, route + added)
                 ):
                     continue
                 if policies:
                     known = policies if judged is cases else ()
-                    found.append(Explanation(path + added, known))
+                    found.append(Explanation(route + added, known))
             if found:
                 return found
     return []
@@ -335,19 +354,19 @@ def _with_masks(
 
 def _everywhere(stages: dict, cases: list[Case]) -> list[Explanation]:
     """Two mistakes, one of a mask that changes answers even where nothing is hidden."""
-    paths = [
-        path
-        for path in _wrong(stages, stages, 2)
-        if any(stage.stage in MASKING for stage in path)
+    routes = [
+        route
+        for route in _wrong(stages, stages, 2)
+        if any(stage.stage in MASKING for stage in route)
     ]
-    judged = ((path, _policies(cases, path)) for path in paths)
-    return [Explanation(path, policies) for path, policies in judged if policies]
+    judged = ((route, fitting_policies(cases, route)) for route in routes)
+    return [Explanation(route, policies) for route, policies in judged if policies]
 
 
-def _elsewhere(cases: list[Case], path: Path) -> bool:
+def _elsewhere(cases: list[Case], route: Route) -> bool:
     """Whether the rows beside an empty one are right."""
     for case in cases:
-        ours = compute(case.problem, path)
+        ours = compute(case.problem, route)
         if case.name == "empty row" and case.output is not None and ours:
             known, nan = ours["output"].isfinite(), case.output.new_tensor(float("nan"))
             if case.output.shape != known.shape:
@@ -357,17 +376,18 @@ def _elsewhere(cases: list[Case], path: Path) -> bool:
     return True
 
 
-def _policies(cases: list[Case], path: Path) -> tuple[str, ...]:
-    """Those under which the path gives all answers."""
+def fitting_policies(cases: list[Case], route: Route) -> tuple[str, ...]:
+    """Those under which the route gives all answers."""
     left = POLICIES
     some = False
     for case in cases:
-        verdicts = {}
-        for policy in left:
-            verdicts[policy] = _fits(case, path, policy)
-            if verdicts[policy] is None or not case.empty(path):
-                verdicts = dict.fromkeys(left, verdicts[policy])
-                break
+        computed = compute(case.problem, route)
+        if computed and not computed["output"].isfinite().all():  # a row is empty
+            verdicts = {policy: _fits(case, route, policy) for policy in left}
+        else:
+            verdicts = dict.fromkeys(left, _agrees(case, computed))
         left = tuple(p for p in left if verdicts[p] is not False)
         some = some or True in verdicts.values()
+        if not left:
+            return ()
     return left if some else ()

@@ -6,7 +6,7 @@ A probe is a dictionary that travels to the submission and back::
      "call": "mha",                         the task, so how to call
      "sizes": {"B": 2, "H": 3, ...},        B T S H D E
      "inputs": {"query": tensor, ...},      a mask under "mask", if there is one
-     "options": {"repeat": True, ...},      see `adapt.run`
+     "options": {"repeat": True, ...},      see `beside.run`
      "weights": {"W_q": ..., "b_o": ...}}   (out, in) as in nn.Linear; or None
 
 Sizes all differ, except where a probe asks what happens if two agree: equal sizes hide

@@ -160,8 +160,8 @@ def _mixed(seed: int, name: str) -> int:
 
 # --- what a submission sent ---------------------------------------------------------
 
-FLAGS = ("repeat_differs", "advice")
-LISTS = ("changed_inputs", "without_gradient", "notes", "missing")
+FLAGS = ("repeat_differs",)
+LISTS = ("changed_inputs", "without_gradient", "missing")
 
 
 class _Said:
@@ -202,7 +202,7 @@ def _outcome(probe: dict, given: object) -> dict:
     if skips and probe["options"].get("train"):
         return {"skipped": given["skipped"][:1000]}
     for key, value in given.items():
-        if key == "error" and isinstance(value, str):
+        if key in ("error", "code") and isinstance(value, str):
             kept[key] = value[:1000]
         elif key in FLAGS and isinstance(value, bool):
             kept[key] = value
@@ -211,6 +211,8 @@ def _outcome(probe: dict, given: object) -> dict:
             if key == "missing":  # a layer may lack biases, never a matrix
                 known = {name for name in probe["weights"] or () if name[0] == "b"}
                 kept[key] = sorted(known.intersection(kept[key]))
+        elif key == "notes" and isinstance(value, list):
+            kept[key] = [_note(x) for x in value[:20] if isinstance(x, dict)]
         elif key == "outputs" and isinstance(value, dict):
             kept[key] = {
                 k: x for k, x in value.items()
@@ -228,6 +230,12 @@ def _outcome(probe: dict, given: object) -> dict:
         if not probe["options"].get("device"):
             kept.setdefault("error", "it sent no output, or too large a one")
     return kept
+
+
+def _note(given: dict) -> dict:
+    """Of what was noted, strings and flags."""
+    flags = {key: x for key, x in given.items() if isinstance(x, bool)}
+    return flags | {k: x[:500] for k, x in given.items() if isinstance(x, str)}
 
 
 def _strings(value: object) -> list[str]:

@@ -23,7 +23,7 @@ from mha_lib.grade.inside import limits, wire
 __all__ = ["Reply", "Sandbox", "Unsafe", "unprotected"]
 
 HERE = Path(__file__).resolve().parent
-ADAPTER = HERE.parent / "check" / "adapt.py"
+ADAPTER = HERE.parent / "check" / "beside"
 START = (
     "import sys; sys.path += sys.argv[3:]; "  # torch may lie where -I does not look
     "from inside.warm import main; main()"
@@ -68,7 +68,7 @@ class Sandbox:
         seconds: of CPU time, for one cell or one question; three times on the clock.
         files: open files.
         hidden: folders that submissions must not read; this package is among them.
-        adapter: the file whose ``run(submission, probes)`` calls a submission.
+        adapter: the package whose ``run(submission, probes)`` calls a submission.
         unsafe: run even where nothing keeps submissions from changing your files.
 
     Raises:

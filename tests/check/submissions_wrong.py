@@ -6,18 +6,19 @@ check has to say that it does not know.
 """
 
 import math
+from collections import defaultdict
 
 import numpy as np
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
-WRONG = []  # (submission, task, names)
+WRONG = defaultdict(list)  # names of the catalogue -> (submission, task)
 
 
 def wrong(task, *names):
     def keep(submission):
-        WRONG.append((submission, task, frozenset(names)))
+        WRONG[frozenset(names)].append((submission, task))
         return submission
 
     return keep
@@ -638,3 +639,96 @@ def published_sum(queries, keys, weights, num_heads, causality=False):
             rows.append(torch.softmax(s, -1) @ V[b, :, cut])
     out = torch.stack(rows).unflatten(0, (H, B)).permute(1, 2, 0, 3).flatten(2)
     return out @ weights["W_o"].T + weights["b_o"]
+
+
+# --- what the numbers of one call do not show ---------------------------------------
+
+
+@wrong("mha", "dropout-unused")
+class Drops(Base):
+    """A right layer, but for what its dropout does."""
+
+    def __init__(self, embed_dim, num_heads, dropout=0.1):
+        super().__init__(embed_dim, num_heads)
+        self.p = dropout
+
+    def forward(self, query, key, value, mask=None):
+        q, k, v = self.heads(self.w_q(query)), self.w_k(key), self.w_v(value)
+        k, v = self.heads(k), self.heads(v)
+        s = self.scores(q @ k.mT / self.d_k**0.5)
+        s = s if mask is None else s.masked_fill(~mask[:, None], -torch.inf)
+        w = s.softmax(-1)
+        dropped = self.weights(w)
+        out = self.output(self.w_o(self.join(dropped @ v)))
+        return out, self.returned(w, dropped)
+
+    def scores(self, s):
+        return s
+
+    weights = output = scores
+
+    def returned(self, w, dropped):
+        return w
+
+    def drop(self, x):
+        return F.dropout(x, self.p, self.training)
+
+
+@wrong("mha", "dropout-not-rescaled")
+class NoFactor(Drops):
+    def weights(self, w):
+        return w * (torch.rand_like(w) > self.p) if self.training else w
+
+
+@wrong("mha", "dropout-on-scores")
+class OnScores(Drops):
+    scores = Drops.drop
+
+
+@wrong("mha", "dropout-on-output")
+class OnOutput(Drops):
+    output = Drops.drop
+
+
+@wrong("mha", "weights-after-dropout")
+class ReturnsDropped(Drops):
+    weights = Drops.drop
+
+    def returned(self, w, dropped):
+        return dropped
+
+
+@wrong("mha", "dropout-in-eval")
+class AlwaysOn(Drops):
+    def weights(self, w):
+        return F.dropout(w, self.p)
+
+
+@wrong("mha", "weights-returned-wrong", "dropout-unused")
+class ReturnsScores(Drops):
+    def returned(self, w, dropped):
+        return w.log()
+
+
+@wrong("attention", "inputs-changed")
+def changes_q(q, k, v, mask=None):
+    q *= q.shape[-1] ** -0.5
+    s = q @ k.mT
+    s = s if mask is None else s.masked_fill(~mask, -torch.inf)
+    return s.softmax(-1) @ v
+
+
+@wrong("attention", "wrong-output-dtype")
+def answers_in_float64(q, k, v, mask=None):
+    return F.scaled_dot_product_attention(*(x.double() for x in (q, k, v)), mask)
+
+
+@wrong("causal_mask", "mask-not-boolean")
+def causal_numbers(T, S):
+    return torch.ones(T, S).tril()
+
+
+@wrong("attention", "needs-equal-sizes")
+def only_square(q, k, v, mask=None):
+    T = q.shape[-2]
+    return F.scaled_dot_product_attention(q, k.reshape(*k.shape[:2], T, -1), v, mask)

@@ -1,24 +1,21 @@
 """Two mistakes at once: which pairs can be told apart, and does the search name them.
 
-    python -m tests.check.test_pairs [task]
-
-lets the search run over every pair of a task (half an hour on one core); the test
-takes a sample.
+A sample of the pairs is tried; all of them with ``-m exhaustive``.
 """
 
-import sys
 from collections import defaultdict
 from functools import cache
 from itertools import combinations, product
 
 import pytest
-import torch
 
-from mha_lib.check.catalogue import SAME_FUNCTION, stages_for
-from mha_lib.check.diagnosis import SPECIAL, conclude
+from mha_lib.check import TASKS
+from mha_lib.check.catalogue import stages_for
+from mha_lib.check.diagnosis import conclude
 from mha_lib.check.reference import Problem, compute
 from mha_lib.check.search import names
-from mha_lib.check.tasks import TASKS
+from mha_lib.check.seen import SPECIAL
+from tests.check.executed import executed, one_name, said
 
 # Sets of names that give the same numbers on every probe, beside those that hold two
 # names of one function (SAME_FUNCTION). Each line says why.
@@ -145,16 +142,20 @@ TIES = {
 }
 
 
-def paths(task):
+def routes(task):
     """Every mistake alone, and every two of different stages."""
     wrong = [s for options in stages_for(task).values() for s in options if s.names]
     pairs = [p for p in combinations(wrong, 2) if p[0].stage != p[1].stage]
     return [(), *((stage,) for stage in wrong), *pairs]
 
 
-def one_name(name):
-    """The first of the names of a function."""
-    return next((same[0] for same in SAME_FUNCTION if name in same), name)
+def numbers(problem, route):
+    """What tells the outputs of two routes apart: rounded, in bytes."""
+    computed = compute(problem, route)
+    if not computed:
+        return computed if computed is None else "fails"
+    rounded = computed["output"].nan_to_num(9e9).round(decimals=5) + 0.0
+    return rounded.contiguous().numpy().tobytes()
 
 
 @cache
@@ -162,17 +163,20 @@ def groups(task):
     """The sets of mistakes that give the same numbers on all probes."""
     probes = [p for p in TASKS[task].probes(0) if not SPECIAL & p["options"].keys()]
     problems = [Problem.of(probe) for probe in probes]
-    found = defaultdict(set)
-    for path in paths(task):
-        key = []
-        for problem in problems:
-            computed = compute(problem, path)
-            if computed:
-                numbers = computed["output"].nan_to_num(9e9).flatten()
-                computed = tuple(numbers.round(decimals=5).tolist())
-            key.append(computed if computed is None else computed or "fails")
-        found[tuple(key)].add(frozenset(map(one_name, names(path))))
-    return list(found.values())
+    done, left = [], [routes(task)]
+    for problem in sorted(problems, key=lambda p: not p.masked):  # these tell most
+        together = defaultdict(list)
+        for place, group in enumerate(left):
+            for route in group:
+                together[place, numbers(problem, route)].append(route)
+        named = [(group, set(map(mistakes, group))) for group in together.values()]
+        done += [sets for _, sets in named if len(sets) == 1]
+        left = [group for group, sets in named if len(sets) > 1]
+    return done + [set(map(mistakes, group)) for group in left]
+
+
+def mistakes(route):
+    return frozenset(map(one_name, names(route)))
 
 
 def shortest(group):
@@ -195,39 +199,18 @@ def test_nine_pairs_in_ten_are_unique():
     assert len(unique) / len(every) > 0.9
 
 
-def executed(task, path, seed=0, dtype=torch.float32, policy="nan"):
-    """Probes, and the outcomes of a submission that makes the mistakes of a path."""
-    probes = TASKS[task].probes(seed, dtype)
-    outcomes = []
-    for probe in probes:
-        computed = compute(Problem.of(probe, dtype=dtype), path, policy)
-        if SPECIAL & probe["options"].keys() or computed is None:
-            outcomes.append({"skipped": "not computed"})
-        elif not computed:
-            outcomes.append({"error": "RuntimeError: shapes"})
-        else:
-            outcomes.append({"outputs": {"output": computed["output"]}})
-    return probes, outcomes
-
-
-def said(diagnosis):
-    """The sets of names between which the verdict leaves the choice."""
-    sets = diagnosis.candidates or [diagnosis.mistakes]
-    return {frozenset(map(one_name, names_)) for names_ in sets}
-
-
-def check_pair(task, path, tied):
-    pair = frozenset(map(one_name, names(path)))
+def check_pair(task, route, tied):
+    pair = mistakes(route)
     group = shortest(tied[pair])
-    probes, outcomes = executed(task, path)
+    probes, outcomes = executed(task, route)
     if all("skipped" in outcome for outcome in outcomes):
         return  # their code would do anything
     found = conclude(task, probes, outcomes)
-    assert found.verdict not in ("right", "unknown", "failed"), names(path)
+    assert found.verdict not in ("right", "unknown", "failed"), names(route)
     # One of the two may be hidden: with -1e9 for the fill, the other says it all. And
     # where rows may be empty in other ways than NaN, more may fit.
     fits = said(found) <= group or all(s < pair for s in said(found))
-    assert fits or pair in said(found), names(path)
+    assert fits or pair in said(found), names(route)
 
 
 def pairs_of(task):
@@ -235,14 +218,22 @@ def pairs_of(task):
     for group in groups(task):  # fills that are nearly the same share a name
         for one in group:
             tied[one] |= group
-    return [p for p in paths(task) if len(names(p)) == 2], tied
+    return [p for p in routes(task) if len(names(p)) == 2], tied
 
 
 @pytest.mark.parametrize("task", TIES)
 def test_the_search_names_a_sample_of_pairs(task):
     pairs, tied = pairs_of(task)
-    for path in pairs[:: 20 if task == "attention" else 130]:
-        check_pair(task, path, tied)
+    for route in pairs[:: 20 if task == "attention" else 130]:
+        check_pair(task, route, tied)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("task", TIES)
+def test_the_search_names_every_pair(task):
+    pairs, tied = pairs_of(task)
+    for route in pairs:
+        check_pair(task, route, tied)
 
 
 def test_who_explains_the_masks_goes_before_who_does_not():
@@ -251,8 +242,8 @@ def test_who_explains_the_masks_goes_before_who_does_not():
         ("softmax-over-queries", "scores-transposed"),
         ("fill-minus-one", "fill-zero", "fill-tiny"),
     ):
-        (path,) = (p for p in pairs if names(p) == pair)
-        check_pair("mha", path, tied)
+        (route,) = (p for p in pairs if names(p) == pair)
+        check_pair("mha", route, tied)
 
 
 @pytest.mark.parametrize(
@@ -270,25 +261,6 @@ def test_who_explains_the_masks_goes_before_who_does_not():
 )
 def test_masks_and_the_rest_are_explained_together(pair):
     pairs, _ = pairs_of("split_concat")
-    (path,) = (p for p in pairs if names(p) == pair)
-    found = conclude("split_concat", *executed("split_concat", path))
+    (route,) = (p for p in pairs if names(p) == pair)
+    found = conclude("split_concat", *executed("split_concat", route))
     assert (found.verdict, {*found.mistakes}) == ("stacked", {*pair})
-
-
-def main():
-    torch.set_num_threads(1)
-    task = sys.argv[1] if sys.argv[1:] else "mha"
-    pairs, tied = pairs_of(task)
-    wrong = 0
-    for number, path in enumerate(pairs):
-        try:
-            check_pair(task, path, tied)
-        except AssertionError as error:
-            wrong += 1
-            print(f"\n{error}")
-        print(f"\r{number + 1} of {len(pairs)}, {wrong} wrong", end="", flush=True)
-    print()
-
-
-if __name__ == "__main__":
-    main()

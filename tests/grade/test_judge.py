@@ -7,7 +7,7 @@ import time
 import pytest
 import torch
 
-from mha_lib.check import TASKS, adapt, conclude
+from mha_lib.check import TASKS, beside, conclude
 from mha_lib.check.reference import Problem, compute
 from mha_lib.grade import judge
 from mha_lib.grade.assignments import parse
@@ -66,7 +66,7 @@ def test_a_giant_second_answer_is_not_hashed():
 
 def test_every_way_to_load_weights_reaches_the_judge():
     probes = TASKS["mha"].probes(3)[:1]
-    (outcome,) = adapt.run(FusedHeadByHead, probes)
+    (outcome,) = beside.run(FusedHeadByHead, probes)
     kept = judge._outcome(probes[0], outcome)
     assert len(outcome["alternatives"]) > 1
     assert kept["alternatives"].keys() == outcome["alternatives"].keys()
@@ -176,3 +176,12 @@ def test_a_search_that_was_given_up_costs_a_name_and_no_points(
     assert not found["mistakes"] and not found["candidates"]
     gave_up = "No known mistake was found in 0.1 s of searching." in text(part)
     assert gave_up == (points < 6)
+
+
+def test_notes_of_an_outcome_are_plain_and_short():
+    probe = TASKS["attention"].probes(3)[0]
+    note = {"code": "ran-with", "folded": True, "mask": [1], "error": "x" * 999}
+    given = {"error": "a", "code": "square-mask", "notes": [note, "no note", note] * 20}
+    kept = judge._outcome(probe, given)
+    assert kept["code"] == "square-mask" and len(kept["notes"]) == 13
+    assert kept["notes"][0] == {"code": "ran-with", "folded": True, "error": "x" * 500}

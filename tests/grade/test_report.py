@@ -6,7 +6,7 @@ import re
 import pytest
 import torch
 
-from mha_lib.check import TASKS, Example, adapt, picture
+from mha_lib.check import TASKS, Example, beside, picture
 from mha_lib.grade import judge, report
 from mha_lib.grade.assignments import parse
 from mha_lib.grade.judge import Judge
@@ -24,7 +24,7 @@ def marked(task: str, submission, change=None, **more) -> dict:
     """The question as a report gets it."""
     judging = asked(task, **more)
     (question,), probes = judging.assignment.questions, judging.probes["answer"]
-    outcomes = adapt.run(submission, probes)
+    outcomes = beside.run(submission, probes)
     if change is not None:
         change(probes, outcomes)
     kept = [judge._outcome(p, x) for p, x in zip(probes, outcomes)]

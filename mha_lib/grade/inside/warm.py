@@ -57,9 +57,10 @@ def main() -> None:
 
 
 def load(path: str):
-    """The adapter, a file that needs torch alone, without its package."""
-    spec = importlib.util.spec_from_file_location("adapter", path)
-    module = sys.modules["adapter"] = importlib.util.module_from_spec(spec)
+    """The adapter, a package that needs torch alone, without the one it lies in."""
+    first = Path(path, "__init__.py")
+    spec = importlib.util.spec_from_file_location("beside", first)
+    module = sys.modules["beside"] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 

@@ -2,6 +2,7 @@
 
 import copy
 import functools
+import re
 import warnings
 from pathlib import Path
 
@@ -9,17 +10,22 @@ import pytest
 import torch
 import torch.nn as nn
 
-from mha_lib.check import adapt, check, diagnose
-from mha_lib.check.tasks import TASKS
+from mha_lib.check import TASKS, beside, check, diagnose
+from mha_lib.check.beside.find import places_of
 from tests.check.submissions_right import (
+    HEAD_COUNTS,
     Annotated,
+    AsModule,
     BareCubes,
     Conv1D,
     FusedHeadByHead,
+    Lazy,
     Listed,
     ManyHeads,
+    Projects,
     Returns,
     StackedMixed,
+    counted,
     cuts,
     normed,
     of,
@@ -56,19 +62,13 @@ class OneInput(Renamed):
 
 
 def test_layers_are_found_by_name():
-    assert adapt.find_layers(Base(6, 2)) == {
-        "q": "w_q",
-        "k": "w_k",
-        "v": "w_v",
-        "o": "w_o",
-    }
-    assert adapt.find_layers(FusedHeadByHead(6, 2)) == {"qkv": "qkv", "o": "proj"}
-    heads = adapt.find_layers(ManyHeads(6, 2))
-    assert heads["q"] == "heads.0.query heads.1.query"
-    assert adapt.find_layers(nn.MultiheadAttention(6, 2)) == {
-        "qkv": "in_proj_weight",
-        "o": "out_proj",
-    }
+    four = places_of(Base(6, 2))
+    assert four == {"q": ["w_q"], "k": ["w_k"], "v": ["w_v"], "o": ["w_o"]}
+    assert places_of(FusedHeadByHead(6, 2)) == {"qkv": ["qkv"], "o": ["proj"]}
+    heads = places_of(ManyHeads(6, 2))
+    assert heads["q"] == ["heads.0.query", "heads.1.query"]
+    fused = places_of(nn.MultiheadAttention(6, 2))
+    assert fused == {"qkv": ["in_proj_weight"], "o": ["out_proj"]}
 
 
 def test_layers_without_names_are_found_by_what_flows_in():
@@ -152,8 +152,8 @@ def test_a_mistake_is_named_wherever_the_weights_lie(layer):
 def test_a_partial_that_cannot_be_made_is_a_sentence():
     found = diagnose(functools.partial(Renamed, 15, heads=3), "mha")
     assert found.error.startswith("Renamed() could not be made: TypeError")
-    (outcome, *_) = adapt.run(functools.partial(Renamed, 15), TASKS["mha"].probes(0))
-    assert outcome["advice"] and "num_heads" in outcome["error"]
+    (outcome, *_) = beside.run(functools.partial(Renamed, 15), TASKS["mha"].probes(0))
+    assert outcome["code"] == "not-made" and "num_heads" in outcome["error"]
 
 
 def test_a_class_that_wants_more_than_sizes_is_told_so():
@@ -202,25 +202,58 @@ def test_a_module_is_asked_in_its_own_dtype(dtype):
 
 def test_outcomes_are_plain_data():
     probes = TASKS["mha"].probes(0)
-    for outcome in adapt.run(BareCubes, probes):
+    for outcome in beside.run(BareCubes, probes):
         for name, x in outcome.get("outputs", {}).items():
             assert name in ("output", "weights") and type(x) is torch.Tensor
             assert not x.requires_grad
 
 
-def test_adapt_imports_nothing_of_ours():
-    source = Path(adapt.__file__).read_text(encoding="utf-8")
-    assert "import mha_lib" not in source and "from mha_lib" not in source
+ORDER = ("words", "observe", "ways", "find", "load", "making", "run")
 
 
-def test_probes_are_drawn_from_their_seed_and_their_sizes_differ():
-    for task in TASKS.values():
-        first, again = task.probes(4), task.probes(4)
-        for one, two in zip(first, again):
-            for name, x in one["inputs"].items():
-                same = two["inputs"][name]
-                assert torch.equal(x, same) if torch.is_tensor(x) else x == same
-    sizes = TASKS["mha"].probes(0)[0]["sizes"]
-    assert len({*sizes.values()}) == len(sizes)
-    names = [probe["name"] for probe in TASKS["mha"].probes(0)]
-    assert {"plain", "B = H", "T = H", "empty row", "causal", "padding"} <= set(names)
+def test_what_runs_beside_a_submission_imports_in_one_direction_and_no_more_of_ours():
+    folder = Path(beside.__file__).parent
+    assert {path.stem for path in folder.glob("*.py")} == {"__init__", *ORDER}
+    for place, name in enumerate(ORDER):
+        source = (folder / f"{name}.py").read_text(encoding="utf-8")
+        assert "mha_lib" not in re.findall(r"(?:from|import) (\w+)", source)
+        assert {*re.findall(r"from \.(\w*)", source)} <= {*ORDER[:place]}
+
+
+# --- modules ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", HEAD_COUNTS.split())
+def test_the_number_of_heads_has_many_names(name):
+    layer = counted(name)
+    assert diagnose(layer, "mha").verdict == "right"
+    assert beside.sizes(layer(12, **{name: 3})) == (12, 3)
+
+
+class Merge(nn.Module):
+    def forward(self, x):
+        return x.transpose(1, 2).flatten(2)
+
+
+@pytest.mark.parametrize("num_heads", [None, 3])
+@pytest.mark.parametrize(
+    "module, task", [(AsModule(), "attention"), (Merge(), "merge_heads")]
+)
+def test_a_module_without_weights_is_asked_as_a_function(module, task, num_heads):
+    assert diagnose(module, task, num_heads=num_heads).verdict == "right"
+
+
+def test_a_lazy_module_has_to_be_called_once():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        module = Lazy(16, 2)
+    words = "call your module once before it is checked: it has lazy layers"
+    assert diagnose(module, "mha", num_heads=2).error == words
+    module(*torch.randn(3, 2, 5, 16))
+    assert diagnose(module, "mha", num_heads=2).verdict == "right"
+
+
+@pytest.mark.parametrize("num_heads", [-2, 0, 17])
+def test_a_number_of_heads_that_cannot_be_is_a_sentence(num_heads):
+    words = f"the number of heads must be from 1 to 16, the width; got {num_heads}"
+    assert diagnose(Projects(16, 2), "mha", num_heads=num_heads).error == words

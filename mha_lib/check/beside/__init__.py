@@ -1,0 +1,44 @@
+"""What runs beside a submission: call it, load weights into it, note what it did.
+
+Plain data in (probes, see `mha_lib.check.tasks`), plain data out (outcomes). This
+package needs torch alone and imports nothing else of mha_lib, so that a grader can
+load it by its path into a process that holds no answers.
+
+An outcome is a dictionary::
+
+    {"outputs": {"output": tensor, "weights": tensor}}   or {"error": sentence}
+                                                         or {"skipped": sentence}
+    "code": "square-mask"                                of an error that we raised
+    "alternatives": {"transposed": {"outputs": ...}}     other ways to load the weights
+    "changed_inputs": ["mask"]                           differ after the call
+    "repeat_differs": True                               a second call, another answer
+    "without_gradient": ["key"]                          the output does not move them
+    "notes": [{"code": "remembers"}]                     or "ran-with", with what had
+                                                         to be adapted: see `Way`
+    "missing": ["b_k"]                                   a layer that has no bias
+
+Its modules import in one direction::
+
+    words ← observe ← ways ← find ← load ← making ← run
+"""
+
+from .load import ORDERS
+from .making import makes_layers, sizes, unwrapped
+from .run import run, with_gradients
+from .ways import LAYERS, Way
+from .words import RAN_WITH, REMEMBERS, SQUARE_MASK, Advice
+
+__all__ = [
+    "LAYERS",
+    "ORDERS",
+    "RAN_WITH",
+    "REMEMBERS",
+    "SQUARE_MASK",
+    "Advice",
+    "Way",
+    "makes_layers",
+    "run",
+    "sizes",
+    "unwrapped",
+    "with_gradients",
+]

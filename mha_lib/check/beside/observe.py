@@ -1,0 +1,157 @@
+"""Call once, and note what came back and what else happened."""
+
+import dataclasses
+import random
+import re
+import sys
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor, nn
+
+from .words import REMEMBERS, Advice, sentence
+
+
+def outcome_of(
+    call: Callable, inputs: dict, options: dict, weights: Mapping[str, Tensor]
+) -> dict:
+    """Call once, or as the options say, and note what happened."""
+    given = {k: cast(x, options) for k, x in inputs.items()}
+    leaves = {}
+    if options.get("grad"):
+        leaves = {
+            name: x.requires_grad_()
+            for name, x in given.items()
+            if isinstance(x, Tensor) and x.is_floating_point() and name != "mask"
+        }
+        given |= {name: x * 1 for name, x in leaves.items()}
+        leaves |= weights
+    before = {k: x.clone() for k, x in given.items() if isinstance(x, Tensor)}
+    outcome = {}
+    if options.get("repeat"):  # a layer must not remember what came before
+        others = given | {k: x.flip(0) for k, x in before.items()}
+        call({k: copied(x) for k, x in others.items()})
+        try:
+            outcome["outputs"] = _returned(call(given))
+        except Exception as error:
+            if _raises(call, others):  # these inputs were taken before
+                return {"error": sentence(error), "notes": [{"code": REMEMBERS}]}
+            raise
+    else:
+        outcome["outputs"] = _returned(call(given))
+    output = outcome["outputs"]["output"]
+    devices = {x.device for x in before.values()}
+    if devices and not options.get("device") and output.device not in devices:
+        (device,) = devices
+        raise Advice("other-device", required=device, got=output.device)
+    if not options.get("device"):
+        changed = [k for k, x in before.items() if not torch.equal(x, given[k])]
+        if changed:
+            outcome["changed_inputs"] = changed
+    if options.get("repeat"):
+        again = _returned(call(given | before))["output"]
+        first = outcome["outputs"]["output"]
+        if again.shape == first.shape and not torch.equal(again, first):
+            outcome["repeat_differs"] = not alike(again, first)
+            if outcome["repeat_differs"] and not _by_chance(call, given | before):
+                outcome["notes"] = [{"code": REMEMBERS}]
+    if leaves:
+        grads = [None] * len(leaves)
+        if output.requires_grad:
+            grads = torch.autograd.grad(
+                output.square().sum(), list(leaves.values()), allow_unused=True
+            )
+        none = [k for k, grad in zip(leaves, grads) if grad is None]
+        if none:
+            outcome["without_gradient"] = none
+    outcome["outputs"] = {k: x.detach() for k, x in outcome["outputs"].items()}
+    return outcome
+
+
+def copied(x: object) -> object:
+    """A tensor of its own; anything else as it is."""
+    return x.clone() if isinstance(x, Tensor) else x
+
+
+def _raises(call: Callable, inputs: dict) -> bool:
+    try:
+        call(inputs)
+    except Exception:
+        return True
+    return False
+
+
+def alike(one: Tensor, two: Tensor) -> bool:
+    """Whether two answers are the same up to rounding."""
+    same = one.shape == two.shape
+    return same and torch.allclose(one, two, rtol=1e-3, atol=1e-4, equal_nan=True)
+
+
+def _by_chance(call: Callable, inputs: dict) -> bool:
+    """Whether the answer follows the seed: the same one for the same seed alone."""
+    numpy = sys.modules.get("numpy")  # they may have drawn from any of the three
+    before = random.getstate(), numpy and numpy.random.get_state()
+    answers = []
+    try:
+        for seed in (1, 1, 2):
+            torch.default_generator.manual_seed(seed)
+            random.seed(seed)
+            if numpy:
+                numpy.random.seed(seed)
+            copies = {k: copied(x) for k, x in inputs.items()}
+            answers.append(_returned(call(copies))["output"])
+    except Exception:  # it took these inputs before
+        return False
+    finally:
+        random.setstate(before[0])
+        if numpy:
+            numpy.random.set_state(before[1])
+    return alike(*answers[:2]) and not alike(*answers[1:])
+
+
+def cast(x: object, options: dict) -> object:
+    """A copy in the dtype and on the device that a probe asks for."""
+    if not isinstance(x, Tensor):
+        return x
+    dtype = getattr(torch, options.get("dtype", ""), None)
+    dtype = dtype if x.is_floating_point() else None
+    return x.to(options.get("device"), dtype, copy=True)
+
+
+def _returned(result: object) -> dict[str, Tensor]:
+    """What came back, as {"output": tensor} or with "weights" too."""
+    if dataclasses.is_dataclass(result) and not isinstance(result, type):
+        result = {x.name: getattr(result, x.name) for x in dataclasses.fields(result)}
+    if hasattr(result, "_fields"):  # a named tuple: names first, else their order
+        result = _by_name(result._asdict()) or list(result)
+    elif isinstance(result, Mapping):
+        names = ", ".join(map(str, result))
+        result = _by_name(result)
+        if result is None:
+            raise Advice("which-output", names=names)
+    items = list(result) if isinstance(result, (tuple, list)) else [result]
+    for place, item in enumerate(items[:2]):
+        if place == 1 and item is None:
+            continue
+        if type(item) not in (Tensor, nn.Parameter):
+            if item is None:
+                raise Advice("nothing-returned")
+            kind = type(item)
+            raise Advice("no-tensor", got=f"{kind.__module__}.{kind.__name__}")
+        if item.layout != torch.strided or item.is_quantized or item.is_nested:
+            raise Advice("not-dense")
+    if not items:
+        raise Advice("no-tensor", got="an empty tuple")
+    return {k: x for k, x in zip(("output", "weights"), items) if x is not None}
+
+
+def _by_name(fields: Mapping) -> list | None:
+    """Output and weights; None if the names do not tell the output."""
+    given = {str(k).lower(): x for k, x in fields.items() if x is not None}
+    outs = [k for k in given if re.search(r"out|hidden|context|result", k)]
+    others = [k for k in given if k not in outs]
+    maps = [k for k in others if re.search(r"weight|att|prob|map|score", k)]
+    outs = outs or [k for k in others if k not in maps]
+    if len(outs) != 1:
+        return None
+    return [given[k] for k in (*outs, *maps[:1])]

@@ -1,0 +1,219 @@
+"""Call a submission with every probe; it is given back as it was."""
+
+import inspect
+import warnings
+from collections.abc import Callable, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+
+import torch
+from torch import Tensor, nn
+
+from .find import places_of
+from .load import ORDERS, holders_of
+from .making import bound, construct, is_lazy, makes_layers, unwrapped
+from .observe import cast, outcome_of
+from .ways import LAYERS, Way, try_ways, ways_to_call
+from .words import RAN_WITH, Advice, sentence
+
+
+def run(
+    submission: Callable | type | nn.Module,
+    probes: list[dict],
+    layers: Mapping[str, str] | None = None,
+    num_heads: int | None = None,
+) -> list[dict]:
+    """Call the submission with every probe and note what comes back.
+
+    Args:
+        submission: a function, a class or a module, as its task says.
+        probes: of one task, in their order. Their options: ``repeat`` (call twice),
+            ``grad`` (note which inputs get no gradient), ``dtype`` and ``device`` (cast
+            first), ``train`` (in training mode).
+        layers: where a module keeps its weights: ``{"q": "lin1", "k": …}`` with keys
+            out of q, k, v, o, and such as qkv, kqv or kv, whose letters say in which
+            order a fused matrix holds them; None finds them.
+        num_heads: H of a module that does not say; None finds it.
+
+    Returns:
+        One outcome for each probe. Nothing that the submission does raises.
+    """
+    try:
+        submission = unwrapped(submission)
+    except Advice as advice:
+        return [advice.outcome for _ in probes]
+    runner = _Runner(submission, layers, num_heads)
+    # Their warnings are no errors; random numbers come and go without a trace.
+    with warnings.catch_warnings(), torch.random.fork_rng(devices=[]), with_gradients():
+        warnings.simplefilter("ignore")
+        return [runner.outcome(probe) for probe in probes]
+
+
+@contextmanager
+def with_gradients():
+    """Whatever the notebook has switched off."""
+    with torch.inference_mode(False), torch.enable_grad():
+        yield
+
+
+class _Runner:
+    """One submission under several probes; remembers how it wants to be called."""
+
+    def __init__(self, submission, layers, num_heads) -> None:
+        self.submission, self.layers, self.num_heads = submission, layers, num_heads
+        self.way: dict[bool, Way] = {}  # masked or not -> what worked
+        self.places: dict[str, list[str]] = {}  # where a module keeps its weights
+        self.ways: dict[str, bool | None] = {}  # and whether as (out, in)
+
+    def outcome(self, probe: dict) -> dict:
+        """What happened with one probe, however it ended."""
+        torch.default_generator.manual_seed(0)
+        options = probe["options"]
+        try:
+            with _prepared(self, probe) as (call, loadings, load, missing):
+                self.weights = getattr(load, "weights", {})
+                outcomes = {}
+                for loading in loadings:
+                    load(loading)
+                    outcomes[loading] = self._attempts(call, probe)
+        except Advice as advice:
+            return advice.outcome
+        except Skip as reason:
+            return {"skipped": str(reason)}
+        except (Exception, SystemExit) as error:  # whatever theirs raises
+            return {"error": sentence(error)}
+        outcome, *others = outcomes.values()
+        if missing:
+            outcome["missing"] = missing
+        if others:
+            outcome["alternatives"] = dict(zip(loadings[1:], others))
+        if options.get("device"):  # a shape says enough
+            outcome.pop("outputs", None)
+        return outcome
+
+    def _attempts(self, call: Callable, probe: dict) -> dict:
+        """The first way of calling that does not raise; the first error otherwise."""
+        masked = "mask" in probe["inputs"]
+        ways = ways_to_call(probe)
+        if masked in self.way:
+            ways = {self.way[masked]: ways[self.way[masked]]}
+        first = None
+        for way, change in ways.items():
+            try:
+                outcome = outcome_of(
+                    call, change(probe), probe["options"], self.weights
+                )
+            except (Advice, Skip):
+                raise
+            except (Exception, SystemExit) as error:
+                first = first or {"error": sentence(error)}
+                continue
+            if way.folded:
+                lead = probe["inputs"]["q"].shape[:2]
+                for key, x in outcome.get("outputs", {}).items():
+                    if x.dim() and x.shape[0] == lead.numel():
+                        outcome["outputs"][key] = x.unflatten(0, lead)
+            if first:
+                note = {"code": RAN_WITH, **asdict(way), **first}
+                outcome["notes"] = [*outcome.get("notes", ()), note]
+            self.way.setdefault(masked, way)
+            return outcome
+        return first
+
+
+class Skip(Exception):
+    """The probe does not apply to this submission."""
+
+
+@contextmanager
+def _prepared(runner: _Runner, probe: dict):
+    """The call, ways to load the weights, the loader and which biases do not exist."""
+    submission, task = runner.submission, probe["call"]
+    if makes_layers(submission):
+        submission = construct(submission, probe)
+    if not callable(submission):
+        kind = type(submission).__name__
+        raise Advice("not-callable", got=kind)
+    weights = probe["weights"]
+    if weights is not None:
+        weights = {k: cast(x, probe["options"]) for k, x in weights.items()}
+    if not isinstance(submission, nn.Module):
+        if probe["options"].get("train"):
+            raise Skip("a function has no training mode")
+        extra = () if weights is None else (weights, probe["sizes"]["H"])
+        call = bound(submission, task, extra)
+        yield call, [""], lambda loading: None, []
+        return
+    if is_lazy(submission):
+        if submission is runner.submission:
+            raise Advice("lazy")
+        wanted = (x for x in probe["inputs"].values() if isinstance(x, Tensor))
+        submission.to(next(wanted).dtype)
+        try_ways(bound(submission.forward, task, (), submission), probe)
+    with as_it_was(submission):
+        dropped = set_dropout(submission, probe["options"].get("dropout", 0.5))
+        if makes_layers(runner.submission):
+            asked = inspect.signature(runner.submission).parameters
+            dropped |= any("drop" in name.lower() for name in asked)
+        if probe["options"].get("train") and not dropped:
+            raise Skip("the module has no dropout")
+        submission.train(bool(probe["options"].get("train")))
+        wanted = next(x for x in probe["inputs"].values() if isinstance(x, Tensor))
+        dtype = getattr(torch, probe["options"].get("dtype", ""), wanted.dtype)
+        submission.to(probe["options"].get("device", wanted.device), dtype)
+        call = bound(submission.forward, task, (), submission)
+        if weights is None or task not in LAYERS:
+            yield call, [""], lambda loading: None, []
+            return
+        if not runner.places:
+            runner.places = places_of(submission, runner.layers, call, probe)
+        holders = holders_of(submission, runner.places, runner.ways)
+
+        def load(loading: str) -> None:
+            for holder in holders:
+                holder.load(weights, probe["sizes"], loading)
+
+        load.weights = {f"W_{h.parts}": h.slots[0].leaf for h in holders}
+        has = {role for holder in holders if holder.biases for role in holder.parts}
+        missing = [f"b_{role}" for role in "qkvo" if role not in has]
+        loadings = [""]
+        if any(len(x.parts) > 1 and not x.stacked for x in holders):
+            loadings += ORDERS
+        if any(holder.either_way for holder in holders):
+            loadings.append("transposed")
+        yield call, loadings, load, missing
+
+
+@contextmanager
+def as_it_was(module: nn.Module):
+    """Give the module back with its own numbers, mode and dropout."""
+    attributes = [(child, dict(vars(child))) for child in module.modules()]
+    copies: dict[int, Tensor] = {}  # a tensor used twice stays one tensor
+    for child, _ in attributes:
+        for kind, make in (("_parameters", nn.Parameter), ("_buffers", Tensor.clone)):
+            tensors = vars(child)[kind]
+            vars(child)[kind] = {
+                name: None
+                if x is None
+                else copies.setdefault(id(x), make(x.detach().clone()))
+                for name, x in tensors.items()
+            }
+    try:
+        yield
+    finally:
+        for child, old in attributes:
+            vars(child).clear()
+            vars(child).update(old)
+
+
+def set_dropout(module: nn.Module, p: float) -> bool:
+    """Every dropout of the module to p; False if it has none."""
+    found = False
+    for child in module.modules():
+        if isinstance(child, nn.Dropout):
+            child.p, found = p, True
+        for name, value in vars(child).items():
+            if "drop" in name.lower() and type(value) is float:
+                setattr(child, name, p)
+                found = True
+    return found

@@ -1,0 +1,69 @@
+"""What is noted about a submission: codes, the words of our advice, errors."""
+
+import inspect
+import traceback
+from pathlib import Path
+
+import torch
+
+NOT_THEIRS = (str(Path(torch.__file__).parents[1]), inspect.__file__[:-10])
+NOT_THEIRS += (str(Path(__file__).parent),)
+RAN_WITH = "ran-with"  # code of a note: in what way it was called
+REMEMBERS = "remembers"  # and of another: a call changes the next one
+SQUARE_MASK = "square-mask"  # and of an error
+
+ADVICE = {  # what to do, by the code of the error
+    "unknown-heads": "the number of heads must be known; your module shows {found} in "
+    "an attribute like num_heads. Pass num_heads=… or the class instead of the module",
+    "wrong-heads": "the number of heads must be from 1 to {E}, the width; got {H}",
+    "lazy": "call your module once before it is checked: it has lazy layers",
+    "layers-not-found": "the weights of q, k, v and the output must be found by name "
+    "(q_proj, k_proj, v_proj, out_proj, or a fused qkv); found {found}. Say which is "
+    'which with layers={{"q": "…", "k": "…", "v": "…", "o": "…"}} (or "qkv" for a '
+    'fused one, "kqv" if its rows lie in that order)',
+    "layers-misnamed": "layers names {wrong}; your module has {found}",
+    "computed-weights": "{path} computes its weights from others, so that none can be "
+    "loaded. Check the layer without it (a spectral norm, say; see "
+    "torch.nn.utils.parametrize.remove_parametrizations)",
+    "weights-of-another-shape": "the weights of {parts} must have the shape "
+    "{required}; yours has {got}",
+    "wants-more": "{name} must be made as {name}(embed_dim, num_heads); it also wants "
+    "{wants!r}. Pass a module that you made, or give the parameter a default",
+    "not-made": "{name}({given}) could not be made: {error}",
+    "not-callable": "a function, a class or a module is required; got {got}",
+    SQUARE_MASK: "causal_mask must take T and S; this one takes T alone",
+    "nothing-returned": "a torch.Tensor must be returned; got None; is a `return` "
+    "missing?",
+    "no-tensor": "a torch.Tensor must be returned; got {got}",
+    "not-dense": "a dense torch.Tensor must be returned; got another layout",
+    "which-output": "the output must be returned, or (output, weights); which of "
+    "{names} is the output? Call it output",
+    "other-device": "the output must be on {required}, as the inputs; got {got}",
+}
+
+
+class Advice(Exception):
+    """The submission cannot be called as it is: a code of `ADVICE`, and its values."""
+
+    def __init__(self, code: str, **values: object) -> None:
+        super().__init__(ADVICE[code].format(**values))
+        self.code = code
+
+    @property
+    def outcome(self) -> dict:
+        """That of a probe which cannot be tried."""
+        return {"error": str(self), "code": self.code}
+
+
+def sentence(error: BaseException) -> str:
+    """The error in one line, with the line of the submission where it arose."""
+    try:
+        text = " ".join(str(error).split())
+    except Exception:  # an exception may define its own __str__
+        text = "it cannot be printed"
+    text = f"{type(error).__name__}: {text[:300]}" if text else type(error).__name__
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if not frame.filename.startswith(NOT_THEIRS):
+            line = f": {frame.line}" if frame.line else ""
+            return f"{text} (your line {frame.lineno}{line})"
+    return text

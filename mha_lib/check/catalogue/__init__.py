@@ -1,0 +1,68 @@
+"""What people get wrong, each as a small replacement of a stage of the reference.
+
+`MISTAKES` maps names to mistakes, a module of them for each stage. A name never
+changes. A mistake with stages is found by comparing numbers; one without is found by
+what the submission does beside that: inputs that changed, dropout, dtypes.
+"""
+
+from mha_lib.check.catalogue import (
+    axes,
+    bias,
+    causal,
+    combine,
+    conduct,
+    fill,
+    inputs,
+    mask,
+    merge,
+    out,
+    padding,
+    project,
+    scale,
+    scores,
+    softmax,
+    split,
+)
+from mha_lib.check.catalogue.mistake import GIVEN, MASKS, WEIGHTED, Mistake
+from mha_lib.check.reference import DEFAULT, LAYERS, Problem, Stage
+
+__all__ = ["MASKS", "MISTAKES", "SAME_FUNCTION", "WEIGHTED", "Mistake", "stages_for"]
+
+ROOMS = (softmax, scale, scores, split, merge, inputs, project, bias, out)
+ROOMS += (axes, fill, mask, causal, padding, combine, conduct)
+MISTAKES = {mistake.name: mistake for room in ROOMS for mistake in room.MISTAKES}
+MADE = ("causal", "padding", "combine")  # stages that make a mask
+
+# The same function under two names: the check says "X or Y".
+SAME_FUNCTION = (
+    ("fill-zero", "fill-tiny"),  # they differ by 1e-9
+    ("causal-ignored", "mask-overwritten-by-padding"),  # in a whole layer
+)
+
+
+def _scale_of_a_head(p: Problem, width: int) -> tuple[float, float]:
+    if width == p.D:
+        raise IndexError("the right way")
+    return p.D**-0.5, 1.0
+
+
+# Other ways that are no mistakes of their own: no bias in k, which the softmax does not
+# see; √D of a head where the heads are ignored.
+HARMLESS = (("bias", bias.kept_biases(True, False, True)), ("scale", _scale_of_a_head))
+
+
+def stages_for(call: str) -> dict[str, list[Stage]]:
+    """For each stage of a task the right way and then all wrong ones."""
+    unused = MADE if call in GIVEN else ("mask",)
+    found: dict[str, list[Stage]] = {}
+    for stage, do in HARMLESS:
+        if call in LAYERS:
+            found.setdefault(stage, [DEFAULT[stage]]).append(Stage(stage, (), do))
+    for mistake in MISTAKES.values():
+        if call in mistake.tasks:
+            for stage, do in mistake.stages.items():
+                if stage in unused:
+                    continue
+                others = found.setdefault(stage, [DEFAULT[stage]])
+                others.append(Stage(stage, (mistake.name,), do, mistake.undo))
+    return found

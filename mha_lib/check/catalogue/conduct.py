@@ -1,0 +1,96 @@
+"""What is wrong with a submission beside its numbers: no stage shows it."""
+
+from mha_lib.check.catalogue.mistake import Mistake
+
+_DROPS = "04_one_matrix_for_qkv#which-number-does-dropout-drop"
+
+
+MISTAKES = (
+    Mistake(
+        "dropout-in-eval",
+        "The same call gives another answer each time",
+        "dropout is active in evaluation mode (F.dropout without training=self."
+        "training)",
+        "09_they_all_agree#training-mode",
+    ),
+    Mistake(
+        "dropout-on-scores",
+        "In training hidden and visible scores become 0, and rows still sum to 1",
+        "dropout is applied to the scores, before the softmax",
+        _DROPS,
+    ),
+    Mistake(
+        "dropout-on-output",
+        "In training single features drop, not whole weights",
+        "dropout is applied to the output only, not to the weights",
+        _DROPS,
+    ),
+    Mistake(
+        "dropout-not-rescaled",
+        "In training the kept weights are not larger",
+        "weights are dropped without the factor 1/(1 - p)",
+        _DROPS,
+    ),
+    Mistake(
+        "dropout-unused",
+        "Training and evaluation give the same answer",
+        "the dropout probability is taken and never used",
+        _DROPS,
+    ),
+    Mistake(
+        "weights-after-dropout",
+        "The returned weights do not sum to 1 in training",
+        "the weights are returned after dropout, not before it",
+        _DROPS,
+    ),
+    Mistake(
+        "weights-returned-wrong",
+        "The output is right and the returned weights are not",
+        "another tensor than the weights (B, H, T, S) is returned beside the output",
+        "01_attention#weights-that-are-called-scores",
+    ),
+    Mistake(
+        "inputs-changed",
+        "After the call an input holds other numbers",
+        "an operation in place (one that ends in _, or x[…] = …) writes into an input",
+        "05_masks#what-goes-wrong",
+    ),
+    Mistake(
+        "wrong-output-dtype",
+        "The output has another dtype than the input",
+        "a constant or a cast of a fixed dtype decides the dtype of the output",
+        "07_pytorchs_own#what-goes-wrong",
+    ),
+    Mistake(
+        "constant-dtype",
+        "In half precision the code fails or changes the dtype",
+        "a tensor made with a fixed dtype meets the inputs",
+        "07_pytorchs_own#what-goes-wrong",
+        "pytorch/pytorch#41508",
+    ),
+    Mistake(
+        "constant-device",
+        "On another device the code fails",
+        "a tensor is made without device=x.device",
+        "08_tensorflow_style#eight-published-faults",
+    ),
+    Mistake(
+        "fill-overflows-half",
+        "In half precision the code fails",
+        "-1e9 does not fit into float16; use float('-inf') or torch.finfo(dtype).min",
+        "05_masks#fill-values-and-half-precision",
+        "pytorch/pytorch#41508",
+    ),
+    Mistake(
+        "needs-equal-sizes",
+        "The code runs only where two sizes agree",
+        "an axis is taken for another one of the same size",
+        "09_they_all_agree#one-query-is-not-enough",
+    ),
+    Mistake(
+        "mask-not-boolean",
+        "The mask holds numbers",
+        "it is not of dtype torch.bool, so nothing says what 1 means",
+        "05_masks#what-the-library-refuses",
+    ),
+)

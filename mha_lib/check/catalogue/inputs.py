@@ -1,0 +1,66 @@
+"""What is wrong with which input goes where."""
+
+from collections.abc import Callable
+
+from mha_lib.check.catalogue.mistake import TORCH_LAYERS, Mistake
+from mha_lib.check.reference import LAYERS
+
+_FUSED = "04_one_matrix_for_qkv#a-published-fault"
+_CROSS = "09_they_all_agree#self-attention-hides-cross-attention"
+
+
+def _takes(*names: str) -> Callable:
+    return lambda p: tuple(p.x[name] for name in names)
+
+
+MISTAKES = (
+    Mistake(
+        "kv-from-query",
+        "Key and value have no effect on the output",
+        "k and v are computed from the query, as when one fused projection of the "
+        "query is cut in three",
+        _FUSED,
+        stages={"inputs": _takes("query", "query", "query")},
+        tasks=LAYERS,
+    ),
+    Mistake(
+        "k-from-query",
+        "The key has no effect on the output",
+        "k is computed from the query",
+        _CROSS,
+        stages={"inputs": _takes("query", "query", "value")},
+        tasks=TORCH_LAYERS,
+    ),
+    Mistake(
+        "q-from-key",
+        "The query has no effect on the output",
+        "q is computed from the key input",
+        _CROSS,
+        stages={"inputs": _takes("key", "key", "value")},
+        tasks=TORCH_LAYERS,
+    ),
+    Mistake(
+        "v-from-key",
+        "The value input has no effect on the output",
+        "v is computed from the key input",
+        _CROSS,
+        stages={"inputs": _takes("query", "key", "key")},
+        tasks=TORCH_LAYERS,
+    ),
+    Mistake(
+        "v-from-query",
+        "The value input has no effect on the output",
+        "v is computed from the query",
+        _CROSS,
+        stages={"inputs": _takes("query", "key", "query")},
+        tasks=LAYERS,
+    ),
+    Mistake(
+        "key-value-inputs-swapped",
+        "Keys act as values and values as keys",
+        "the inputs key and value are exchanged (Keras takes query, value, key)",
+        "07_pytorchs_own#what-goes-wrong",
+        stages={"inputs": _takes("query", "value", "key")},
+        tasks=TORCH_LAYERS,
+    ),
+)

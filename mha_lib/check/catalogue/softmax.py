@@ -1,0 +1,66 @@
+"""What is wrong with the softmax."""
+
+from torch import Tensor
+
+from mha_lib.check.catalogue.mistake import Mistake
+
+_AXIS = "01_attention#the-softmax-over-the-wrong-axis"
+
+
+def _flat_softmax(scores: Tensor) -> Tensor:
+    return scores.flatten(-2).softmax(-1).view_as(scores)
+
+
+MISTAKES = (
+    Mistake(
+        "softmax-over-queries",
+        "The columns of your map sum to 1, its rows do not",
+        "the softmax ran over dim=-2, the queries, not over dim=-1, the keys",
+        _AXIS,
+        "PetrochukM/PyTorch-NLP#2",
+        stages={"softmax": lambda scores: scores.softmax(-2)},
+    ),
+    Mistake(
+        "softmax-over-heads",
+        "For each query and key the weights of the heads sum to 1",
+        "the softmax ran over the axis of the heads (dim=1 of (B, H, T, S))",
+        "06_einsum_sequence_first#the-softmax-over-the-last-axis-from-habit",
+        stages={"softmax": lambda scores: scores.softmax(-3)},
+    ),
+    Mistake(
+        "softmax-over-batch",
+        "The weights of one place sum to 1 over the sequences of the batch",
+        "the softmax ran over dim=0, the batch",
+        _AXIS,
+        "nerminnuraydogan/vision-transformer#1",
+        stages={"softmax": lambda scores: scores.softmax(-4)},
+    ),
+    Mistake(
+        "softmax-over-map",
+        "Each map as a whole sums to 1, not each of its rows",
+        "the softmax ran over queries and keys together, a flattened map",
+        _AXIS,
+        stages={"softmax": _flat_softmax},
+    ),
+    Mistake(
+        "softmax-twice",
+        "The map is almost flat, though its rows sum to 1",
+        "a second softmax was applied to the weights",
+        "01_attention#weights-that-are-called-scores",
+        stages={"softmax": lambda scores: scores.softmax(-1).softmax(-1)},
+    ),
+    Mistake(
+        "log-softmax",
+        "The weights are negative",
+        "log_softmax was used, whose logarithms are no weights",
+        _AXIS,
+        stages={"softmax": lambda scores: scores.log_softmax(-1)},
+    ),
+    Mistake(
+        "no-softmax",
+        "The rows of your map sum to anything",
+        "the scores met the values without a softmax",
+        "01_attention#weights-that-are-called-scores",
+        stages={"softmax": lambda scores: scores},
+    ),
+)

@@ -1,0 +1,45 @@
+"""What is wrong where x is cut into heads."""
+
+from mha_lib.check.catalogue.mistake import TORCH_LAYERS, Mistake
+from mha_lib.check.reference import LAYERS
+
+_SPLIT = ("split_heads", *LAYERS)
+_TWO_CUTS = "03_all_heads_at_once#two-more-cuts"
+
+
+MISTAKES = (
+    Mistake(
+        "split-by-view",
+        "A head holds pieces of several tokens",
+        "x was cut by view(B, H, T, D) or view(B*H, -1, D) with no transpose",
+        "03_all_heads_at_once#heads-cut-without-a-transpose",
+        "reczoo/FuxiCTR#30",
+        stages={"split": lambda p, x: x.reshape(len(x), p.H, -1, p.D)},
+        tasks=_SPLIT,
+    ),
+    Mistake(
+        "split-interleaved",
+        "Head h holds every H-th feature, not D neighbours",
+        "x was cut by view(B, T, D, H), with the heads as the last axis",
+        _TWO_CUTS,
+        stages={"split": lambda p, x: x.unflatten(-1, (p.D, p.H)).movedim(-1, -3)},
+        tasks=_SPLIT,
+    ),
+    Mistake(
+        "split-axis-left",
+        "The heads of one token attend to each other, no token sees another",
+        "after view(B, T, H, D) the transpose(1, 2) is missing",
+        _TWO_CUTS,
+        stages={"split": lambda p, x: x.unflatten(-1, (p.H, p.D))},
+        tasks=("split_heads", *TORCH_LAYERS),
+        undo=lambda context: context.transpose(-3, -2),
+    ),
+    Mistake(
+        "heads-ignored",
+        "The layer has one head, whatever num_heads says",
+        "q, k and v are never cut into heads (the scale may be √E or √D)",
+        "02_heads_in_a_loop#what-goes-wrong",
+        stages={"split": lambda p, x: x.unsqueeze(-3)},
+        tasks=LAYERS,
+    ),
+)

@@ -1,0 +1,125 @@
+"""What was seen: probes and outcomes, with the questions that are asked of them."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from mha_lib.check.beside import RAN_WITH, REMEMBERS
+from mha_lib.check.catalogue import MASKS
+from mha_lib.check.reference import Problem, compute
+from mha_lib.check.search import Case
+
+__all__ = ["SPECIAL", "Loading", "Seen", "shape_fits"]
+
+SPECIAL = {"grad", "dtype", "device", "train"}  # probes that compare no numbers
+
+
+@dataclass(frozen=True)
+class Loading:
+    """One way in which the weights of a layer may lie.
+
+    Attributes:
+        name: of the alternative; "" for the first way.
+        turned: whether W_o lies the other way round than the rest.
+    """
+
+    name: str = ""
+    turned: bool = False
+
+    def of(self, outcome: dict) -> dict:
+        """What came out of it; nothing where the call failed."""
+        if not self.name:
+            return outcome
+        return outcome.get("alternatives", {}).get(self.name, {})
+
+
+class Seen:
+    """Probes and outcomes, with the questions that are asked more than once."""
+
+    def __init__(self, task: str, pairs: list, compared: list) -> None:
+        self.task, self.pairs, self.compared = task, pairs, compared
+        answered = [o for _, o in compared if "outputs" in o]
+        self.missing = answered[0].get("missing", [])
+        notes = [n for _, o in compared for n in o.get("notes", ())]
+        self.ran_with = [n for n in notes if n.get("code") == RAN_WITH]
+        self.remembers = any(n.get("code") == REMEMBERS for n in notes)
+        self.varies = any(o.get("repeat_differs") for o in answered) or self.remembers
+        self.changed = sorted(
+            {n for _, o in pairs for n in o.get("changed_inputs", ())}
+        )
+        self.numbers = False  # a mask that holds numbers
+        self._problems = self._turned = self._posed()
+        self._cases: dict[Loading, list[Case]] = {}  # with what was computed for them
+        self.dtypes = {o["outputs"]["output"].dtype for o in answered}
+        self.dtype = _dtype(compared[0][0])
+        alternatives = answered[0].get("alternatives", ())
+        self.loadings = [Loading(name) for name in ("", *alternatives)]
+        if "transposed" in alternatives:  # nothing says how a bare matrix is kept
+            self.loadings += [Loading(x.name, True) for x in self.loadings]
+            self._turned = self._posed()
+            for problem in self._turned:
+                problem.W["W_o"] = problem.W["W_o"].mT
+
+    def loadings_of(self, tier: int) -> list[Loading]:
+        """Those that are worth their time, the less the more is wrong."""
+        if tier == 3:
+            return self.loadings[:1]
+        rare = tier * ["feature by feature", "heads last"]
+        return [
+            x
+            for x in self.loadings
+            if x.name not in rare and (tier < 2 or not x.turned)
+        ]
+
+    def cases(self, loading: Loading) -> list[Case]:
+        """What each probe that compares numbers asked, and what it got."""
+        if loading not in self._cases:
+            self._cases[loading] = [
+                self._case(probe, loading.of(outcome), problem)
+                for (probe, outcome), problem in zip(
+                    self.compared, self._turned if loading.turned else self._problems
+                )
+            ]
+        return self._cases[loading]
+
+    def _posed(self) -> list[Problem]:
+        return [Problem.of(probe, self.missing) for probe, _ in self.compared]
+
+    def _case(self, probe: dict, outcome: dict, problem: Problem) -> Case:
+        output = outcome.get("outputs", {}).get("output")
+        if output is not None and self.task in MASKS:
+            output = self._boolean(output, compute(problem)["output"])
+        elif output is not None and self.dtype is not None:
+            output = (output.real if output.is_complex() else output).to(self.dtype)
+        weights = outcome.get("outputs", {}).get("weights")
+        return Case(problem, output, probe["name"], weights)
+
+    def _boolean(self, mask: Tensor, expected: Tensor) -> Tensor:
+        """A mask of numbers as the boolean one it stands for; needless axes removed."""
+        if mask.dtype != torch.bool:
+            self.numbers = True
+            mask = mask.real if mask.is_complex() else mask
+            additive = bool((mask < 0).any())
+            mask = mask == 0 if additive else mask != 0
+        if mask.dim() > expected.dim() and mask.numel() == expected.numel():
+            return mask.reshape(expected.shape)
+        return mask
+
+    def probe(self, name: str) -> tuple[dict, dict] | None:
+        """A probe and its outcome; None where there is none or it was skipped."""
+        return next(((p, o) for p, o in self.pairs if p["name"] == name), None)
+
+
+def _dtype(probe: dict) -> torch.dtype | None:
+    tensors = [x for x in probe["inputs"].values() if isinstance(x, Tensor)]
+    floating = [x.dtype for x in tensors if x.is_floating_point()]
+    return floating[0] if floating else None
+
+
+def shape_fits(case: Case) -> bool:
+    """Whether what came has the right shape; nothing has any."""
+    return (
+        case.output is None
+        or case.output.shape == compute(case.problem)["output"].shape
+    )

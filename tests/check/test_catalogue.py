@@ -1,0 +1,50 @@
+"""Mistakes have words, sections and sources, and stages that can be found."""
+
+import json
+import re
+from pathlib import Path
+
+from mha_lib.check.catalogue import MISTAKES, ROOMS
+from mha_lib.check.sections import TITLES, section_title
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_catalogue_is_large_and_each_name_stands_for_one_mistake():
+    rows = [mistake for room in ROOMS for mistake in room.MISTAKES]
+    assert sum(bool(mistake.stages) for mistake in rows) >= 90
+    assert {mistake.name: mistake for mistake in rows} == MISTAKES
+    assert len(rows) == len(MISTAKES)
+
+
+def slug(heading):
+    """The anchor that myst gives a heading."""
+    text = re.sub(r"[^\w\s-]", "", heading.strip().lower())
+    return re.sub(r"\s", "-", text)
+
+
+def test_every_mistake_points_to_a_section_that_exists():
+    headings = {}
+    for page in sorted((ROOT / "book").glob("[0-9]*.ipynb")):
+        for cell in json.loads(page.read_text(encoding="utf-8"))["cells"]:
+            if cell["cell_type"] == "markdown":
+                for heading in re.findall(
+                    r"^#{1,3} (.+)$", "".join(cell["source"]), re.MULTILINE
+                ):
+                    headings[f"{page.stem}#{slug(heading)}"] = heading
+    told = {
+        f"{page}#{x}": y for page, found in TITLES.items() for x, y in found.items()
+    }
+    assert told.keys() == {m.section for m in MISTAKES.values()}
+    assert told == {section: headings[section] for section in told}
+    assert section_title("04_one_matrix_for_qkv#a-published-fault") == (
+        "chapter 4, 'A published fault'"
+    )
+
+
+def test_messages_are_sentences_and_sources_are_threads():
+    for name, mistake in MISTAKES.items():
+        assert re.fullmatch(r"[a-z0-9-]+", name)
+        assert mistake.message.endswith(".") and len(mistake.message) < 200
+        assert mistake.symptom[0].isupper()
+        assert re.fullmatch(r"([\w.-]+/[\w.-]+#\d+)?", mistake.source)

@@ -1,0 +1,128 @@
+"""What one call does not show: dropout, dtypes, devices and gradients."""
+
+import pytest
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+from mha_lib.check import check, diagnose
+from mha_lib.check.catalogue import MISTAKES
+from tests.check.layers import NoScale, Right
+from tests.check.submissions_right import BareMatrices, FusedThatReturnsItsMap
+from tests.check.submissions_wrong import WRONG, Drops
+
+
+class DropsWeights(Drops):
+    weights = Drops.drop
+
+
+def test_dropout_that_is_right_is_not_faulted():
+    found = diagnose(DropsWeights, "mha")
+    assert found.verdict == "right" and found.properties["dropout"]
+
+
+@pytest.mark.parametrize("order", ["transposed", ""])
+@pytest.mark.parametrize("dropped", [True, False])
+def test_dropout_is_seen_however_the_matrices_lie(order, dropped):
+    class Bare(BareMatrices):
+        def __init__(self, embed_dim, num_heads, dropout=0.1):
+            super().__init__(embed_dim, num_heads)
+            self.drop = nn.Dropout(dropout if dropped else 0.0)
+
+        def forward(self, Q, K, V, mask=None):
+            q, k, v, o = (
+                W.T if order else W for W in (self.W_Q, self.W_K, self.W_V, self.W_O)
+            )
+            q, k, v = (
+                (x @ W).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+                for x, W in ((Q, q), (K, k), (V, v))
+            )
+            s = q @ k.mT / q.shape[-1] ** 0.5
+            if mask is not None:
+                s = s.masked_fill(~mask[:, None], -torch.inf)
+            w = s.softmax(-1)
+            w = self.drop(w) if dropped else w
+            return (w @ v).transpose(1, 2).flatten(2) @ o
+
+    found = diagnose(Bare, "mha")
+    assert found.mistakes == ([] if dropped else ["dropout-unused"])
+    assert not [text for text in found.to_dict()["evidence"] if "dropout" in text]
+
+
+def test_a_map_belongs_to_the_weights_that_were_loaded_the_same_way():
+    found = diagnose(FusedThatReturnsItsMap, "mha")
+    assert (found.verdict, found.mistakes) == ("right", [])
+    assert found.to_dict()["evidence"] == []
+
+
+def needs_half_care(q, k, v, mask=None):
+    s = q @ k.mT / q.shape[-1] ** 0.5
+    return (s if mask is None else s.masked_fill(~mask, -1e9)).softmax(-1) @ v
+
+
+def test_half_precision_and_other_devices_are_advice_where_they_do_no_harm():
+    def constant(q, k, v, mask=None):
+        hidden = torch.zeros(q.shape[-2], k.shape[-2])
+        if mask is not None:
+            hidden = hidden.masked_fill(~mask, -torch.inf)
+        return (q @ k.mT / q.shape[-1] ** 0.5 + hidden).softmax(-1) @ v
+
+    found = diagnose(constant, "attention")
+    assert found.verdict == "right"
+    assert found.advice == ["constant-dtype", "constant-device"]
+    assert diagnose(needs_half_care, "attention").advice == ["fill-overflows-half"]
+    found = diagnose(needs_half_care, "attention", dtype=torch.float16)
+    assert (found.verdict, found.mistakes) == ("named", ["fill-overflows-half"])
+
+
+def test_every_mistake_without_a_stage_is_shown_by_a_submission():
+    shown = {"constant-dtype", "constant-device", "fill-overflows-half"}
+    shown |= {name for names in WRONG for name in names}
+    assert {name for name, m in MISTAKES.items() if not m.stages} <= shown
+
+
+# --- gradients ----------------------------------------------------------------------
+
+
+class Frozen(nn.Module):
+    """Computes with .data: right numbers, and nothing to learn from."""
+
+    def __init__(self, embed_dim, num_heads):
+        super().__init__()
+        self.inner = Right(embed_dim, num_heads)
+
+    def forward(self, query, key, value, mask=None):
+        data = {name: x.data for name, x in self.inner.named_parameters()}
+        return torch.func.functional_call(self.inner, data, (query, key, value, mask))
+
+
+def detached(q, k, v, mask=None):
+    return F.scaled_dot_product_attention(q.detach(), k.detach(), v, mask)
+
+
+@pytest.mark.parametrize(
+    "submission, task, lost",
+    [(Frozen, "mha", "W_q, W_k, W_v, W_o"), (detached, "attention", "q, k")],
+)
+def test_where_no_gradient_arrives_is_said(submission, task, lost):
+    found = diagnose(submission, task)
+    assert (found.verdict, found.properties["gradients"]) == ("right", False)
+    words = f"No gradient reaches {lost}: a detach, .data, a no_grad or NumPy?"
+    assert words in found.to_dict()["evidence"] and words in repr(
+        check(submission, task)
+    )
+
+
+def test_a_layer_that_learns_is_told_nothing_about_gradients():
+    found = diagnose(Right, "mha")
+    assert found.properties["gradients"]
+    assert not any("gradient" in text for text in found.to_dict()["evidence"])
+
+
+@pytest.mark.parametrize("off", [torch.no_grad, torch.inference_mode])
+def test_a_notebook_may_have_switched_gradients_off(off):
+    with off():
+        found = diagnose(Right, "mha")
+        assert not torch.is_grad_enabled()
+        assert diagnose(NoScale, "mha").mistakes == ["no-scale"]
+    assert found.verdict == "right" and found.properties["gradients"]

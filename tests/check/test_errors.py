@@ -1,0 +1,187 @@
+"""Errors and odd answers become sentences: what was required, what came."""
+
+import re
+import warnings
+
+import pytest
+import torch
+import torch.nn as nn
+
+from mha_lib.check import check, diagnose
+from tests.check.layers import NoScale, Right
+from tests.check.submissions_right import BareMatrices, Fused, FusedHeadByHead
+from tests.check.submissions_wrong import Base, square_only
+
+
+def test_errors_become_sentences_about_what_was_required_and_what_came():
+    def raises(q, k, v, mask=None):
+        return q @ k
+
+    def shape(q, k, v, mask=None):
+        return q.sum(-1)
+
+    for submission, words in (
+        (raises, r"RuntimeError: .* \(your line \d+: return q @ k\)"),
+        (lambda q: q, "takes 1 positional argument but 3 were given"),
+        (lambda q, k, v, mask=None: None, "got None; is a `return` missing?"),
+        (lambda q, k, v, mask=None: q.numpy(), "must be returned; got numpy.ndarray"),
+        (shape, r"must have the shape \(2, 3, 4, 5\); got \(2, 3, 4\)"),
+        (7, "a function, a class or a module is required; got int"),
+    ):
+        report = check(submission, "attention")
+        assert report.diagnosis.verdict == "failed"
+        assert re.search(words, repr(report)), repr(report)
+        assert "Required: attention(q, k, v, mask=None)" in repr(report)
+        assert "Traceback" not in repr(report) and "mha_lib" not in repr(report)
+
+
+def test_a_causal_mask_of_T_alone_is_half_of_what_is_asked():
+    report = check(square_only, "causal_mask")
+    assert report.diagnosis.properties["right: plain"]
+    assert not report.diagnosis.properties["right: T < S"]
+    assert "causal_mask must take T and S; this one takes T alone" in repr(report)
+    assert "the mask is made as (T, T), and S is not used" in repr(report)
+
+
+class NoReturnWithMask(nn.Module):
+    def forward(self, query, key, value, mask=None):
+        result = super().forward(query, key, value, mask)
+        if mask is None:
+            return result
+        return None
+
+
+@pytest.mark.parametrize("right", [Fused, FusedHeadByHead, BareMatrices, Right])
+def test_a_branch_without_return_is_a_sentence_and_no_matter_of_sizes(right):
+    forgets = type("Forgets", (NoReturnWithMask, right), {})
+    found = diagnose(forgets, "mha")
+    words = "a torch.Tensor must be returned; got None; is a `return` missing?"
+    assert (found.error, found.verdict) == (words, "unknown")
+    assert (found.mistakes, found.to_dict()["evidence"][0]) == (
+        [],
+        "Where it answers, it is right.",
+    )
+    assert not found.properties["right_with_mask"]
+
+
+def test_what_answers_wrong_beside_an_error_is_not_called_right():
+    class RollsTheMask(Right):
+        def forward(self, query, key, value, mask=None):
+            if len(query) == 1:
+                raise RuntimeError("one sequence")
+            mask = None if mask is None else mask.roll(1, -1)
+            return super().forward(query, key, value, mask)
+
+    found = diagnose(RollsTheMask, "mha")
+    assert (found.verdict, found.mistakes) == ("unknown", [])
+    assert "Where it answers, it is right." not in found.to_dict()["evidence"]
+
+
+def test_a_mistake_before_a_missing_return_is_named():
+    found = diagnose(type("Forgets", (NoReturnWithMask, NoScale), {}), "mha")
+    assert found.mistakes == ["no-scale"]
+    assert "is a `return` missing?" in found.error
+
+
+# --- answers of every kind ----------------------------------------------------------
+
+
+class Unprintable(Exception):
+    def __str__(self):
+        raise self
+
+
+def raising(error):
+    def submission(*inputs):
+        raise error
+
+    return submission
+
+
+def merged(x):
+    return x.transpose(1, 2).flatten(2)
+
+
+DENSE = "a dense torch.Tensor must be returned; got another layout"
+ODD = {
+    "empty numbers": (lambda T, S: torch.empty(0), "causal_mask", r"got \(0,\)"),
+    "no sequences": (
+        lambda lengths, S: torch.zeros(0, 1, S),
+        "padding_mask",
+        r"must have the shape \(3, 1, 7\); got \(0, 1, 7\)",
+    ),
+    "complex mask": (
+        lambda T, S: torch.ones(T, S, dtype=torch.complex64),
+        "causal_mask",
+        "The mask holds numbers",
+    ),
+    "sparse mask": (
+        lambda T, S: torch.ones(T, S).tril().to_sparse(),
+        "causal_mask",
+        DENSE,
+    ),
+    "sparse": (lambda q, k, v, mask=None: q.to_sparse(), "attention", DENSE),
+    "complex": (
+        lambda q, k, v, mask=None: q.to(torch.complex64),
+        "attention",
+        "another dtype than the input",
+    ),
+    "quantized": (
+        lambda x: torch.quantize_per_tensor(merged(x), 0.1, 0, torch.qint8),
+        "merge_heads",
+        DENSE,
+    ),
+    "nested": (lambda x: torch.nested.nested_tensor([*x]), "merge_heads", DENSE),
+    "on another device": (
+        lambda x: merged(x).to("meta"),
+        "merge_heads",
+        "the output must be on cpu, as the inputs; got meta",
+    ),
+    "sys.exit": (raising(SystemExit(1)), "attention", "SystemExit: 1"),
+    "unprintable": (
+        raising(Unprintable()),
+        "attention",
+        "Unprintable: it cannot be printed",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_an_odd_answer_becomes_a_sentence(name):
+    submission, task, words = ODD[name]
+    with warnings.catch_warnings():  # quantized and nested tensors warn
+        warnings.filterwarnings("ignore", message=".*(quantiz|nested).*")
+        report = check(submission, task)
+    assert not report
+    report.diagnosis.to_dict()
+    assert words.replace("\\", "") in repr(report)
+    assert "Traceback" not in repr(report) and report._repr_html_()
+
+
+def test_a_class_that_exits_is_a_sentence():
+    class Exits(Base):
+        def __init__(self, embed_dim, num_heads):
+            raise SystemExit
+
+    assert "SystemExit" in diagnose(Exits, "mha").error
+
+
+@pytest.mark.parametrize("task", ["mha", "mha_sequence_first", "split_concat"])
+@pytest.mark.parametrize(
+    "cut",
+    [
+        lambda x: x.sum(),
+        lambda x: x[0, 0],
+        lambda x: x[:, 0],
+        lambda x: x[None],
+        lambda x: x[:, 1:],
+    ],
+    ids=["number", "row", "matrix", "four axes", "short"],
+)
+def test_an_output_of_any_shape_is_told_its_shape(task, cut):
+    def layer(query, *rest, **weights):
+        return cut(query)
+
+    found = diagnose(layer, task=task)
+    assert found.verdict == "failed"
+    assert "the output must have the shape" in found.error

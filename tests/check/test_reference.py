@@ -1,0 +1,58 @@
+"""The reference is attention by the definition; probes are drawn for it."""
+
+import pytest
+import torch
+import torch.nn as nn
+
+from evidence.reference import attend
+from mha_lib.check import TASKS
+from mha_lib.check.reference import Problem, compute
+
+
+def test_the_reference_is_attention_by_the_definition():
+    probe = next(p for p in TASKS["attention"].probes(3) if p["name"] == "holes")
+    problem = Problem.of(probe)
+    found = compute(problem)
+    q, k, v = (problem.x[name][1, 2].tolist() for name in "qkv")
+    context, weights = attend(q, k, v, problem.x["mask"][1, 0].tolist())
+    torch.testing.assert_close(found["output"][1, 2], torch.tensor(context).double())
+    torch.testing.assert_close(found["weights"][1, 2], torch.tensor(weights).double())
+
+
+@pytest.mark.parametrize("task", ["mha", "mha_sequence_first"])
+def test_the_reference_is_the_layer_of_torch(task):
+    for probe in TASKS[task].probes(1, torch.float64):
+        if probe["name"] not in ("plain", "holes", "B = H"):
+            continue
+        E, H = probe["sizes"]["E"], probe["sizes"]["H"]
+        layer = nn.MultiheadAttention(E, H, batch_first=task == "mha").double()
+        w = probe["weights"]
+        layer.in_proj_weight.data = torch.cat([w[f"W_{r}"] for r in "qkv"])
+        layer.in_proj_bias.data = torch.cat([w[f"b_{r}"] for r in "qkv"])
+        layer.out_proj.weight.data, layer.out_proj.bias.data = w["W_o"], w["b_o"]
+        x = probe["inputs"]
+        mask = x.get("mask")
+        if mask is not None:
+            mask = mask if task == "mha" else mask.permute(2, 0, 1)
+            mask = ~mask.repeat_interleave(H, 0)
+        theirs, weights = layer(
+            *(x[n] for n in ("query", "key", "value")),
+            attn_mask=mask,
+            average_attn_weights=False,
+        )
+        ours = compute(Problem.of(probe))
+        torch.testing.assert_close(ours["output"], theirs)
+        torch.testing.assert_close(ours["weights"], weights)
+
+
+def test_probes_are_drawn_from_their_seed_and_their_sizes_differ():
+    for task in TASKS.values():
+        first, again = task.probes(4), task.probes(4)
+        for one, two in zip(first, again):
+            for name, x in one["inputs"].items():
+                same = two["inputs"][name]
+                assert torch.equal(x, same) if torch.is_tensor(x) else x == same
+    sizes = TASKS["mha"].probes(0)[0]["sizes"]
+    assert len({*sizes.values()}) == len(sizes)
+    names = [probe["name"] for probe in TASKS["mha"].probes(0)]
+    assert {"plain", "B = H", "T = H", "empty row", "causal", "padding"} <= set(names)

@@ -1,0 +1,76 @@
+"""The search names what is wrong, alone or with others, and finds what is right."""
+
+import pytest
+
+from mha_lib.check import TASKS
+from mha_lib.check.catalogue import MISTAKES, SAME_FUNCTION, stages_for
+from mha_lib.check.diagnosis import conclude
+from tests.check.executed import executed, one_name, said
+
+EVERY = [
+    (task, stage)
+    for task in TASKS
+    for options in stages_for(task).values()
+    for stage in options
+    if stage.names
+]
+# A whole layer has three tasks with nearly the same stages: each is tried in one of
+# the two torch layouts, and all of TensorFlow's.
+TRIED = [
+    (task, stage)
+    for task, stage in EVERY
+    if task not in ("mha", "mha_sequence_first")
+    or len(MISTAKES[stage.names[0]].tasks) == 1
+    or list(MISTAKES).index(stage.names[0]) % 2 == (task == "mha")
+]
+
+
+def test_every_mistake_that_has_a_stage_is_tried():
+    tried = {name for _, stage in TRIED for name in stage.names}
+    assert tried == {name for name, mistake in MISTAKES.items() if mistake.stages}
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_every_mistake_is_named_by_its_own_name(task):
+    mine = [stage for task_, stage in TRIED if task_ == task]
+    for seed, stage in enumerate(mine):  # float32, and another seed for each
+        found = conclude(task, *executed(task, (stage,), seed))
+        assert said(found) == {frozenset(map(one_name, stage.names))}, stage.names
+        if found.verdict == "ambiguous":
+            same = {frozenset(names) for names in SAME_FUNCTION}
+            assert {n for c in found.candidates for n in c} in same
+            continue
+        assert found.verdict == "named"
+        assert not found.properties["right"]
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_the_right_answer_is_right_for_several_seeds_and_policies(task):
+    for seed in range(4):
+        policy = ("nan", "zeros", "uniform", "unmasked")[seed]
+        found = conclude(task, *executed(task, (), seed, policy=policy))
+        assert (found.verdict, found.mistakes) == ("right", [])
+        if task in ("attention", "mha", "mha_sequence_first", "split_concat"):
+            assert found.policy["empty rows"] == policy
+        assert found.properties["right"]
+
+
+def test_stacks_of_up_to_six_are_named_and_the_first_is_to_be_mended_first():
+    stages = stages_for("mha")
+    by_name = {n: s for options in stages.values() for s in options for n in s.names}
+    for names in (
+        ("split-interleaved", "no-scale", "mask-inverted"),
+        ("wq-wk-swapped", "scale-num-heads", "merge-reversed", "no-bias-out"),
+        (
+            "no-bias-q",
+            "cosine-scores",
+            "scale-hard-coded",
+            "softmax-twice",
+            "merge-interleaved",
+            "residual",
+        ),
+    ):
+        path = tuple(by_name[name] for name in names)
+        found = conclude("mha", *executed("mha", path))
+        assert found.verdict == "stacked"
+        assert found.mistakes == list(names)

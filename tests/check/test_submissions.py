@@ -1,0 +1,108 @@
+"""What people write is named, or is unknown; nothing that is right is faulted."""
+
+import json
+from functools import cache
+
+import pytest
+import torch
+
+from mha_lib.check import diagnose
+from mha_lib.check.catalogue import MISTAKES
+from mha_lib.check.properties import property_names
+from tests.check.layers import Right
+from tests.check.submissions_right import RIGHT, Fused, Lazy, zeros_for_empty_rows
+from tests.check.submissions_wrong import WRONG, forgot_to_scale
+
+
+def named(submission):
+    return getattr(submission, "__name__", type(submission).__name__)
+
+
+@cache
+def diagnosed(submission, task):
+    return diagnose(submission, task, seed=len(named(submission)))
+
+
+@pytest.mark.parametrize("submission, task", RIGHT, ids=[named(s) for s, _ in RIGHT])
+def test_nothing_that_is_right_is_faulted(submission, task):
+    found = diagnosed(submission, task)
+    assert found.mistakes == [] and found.verdict == "right"
+
+
+@pytest.mark.parametrize("submission, task", RIGHT, ids=[named(s) for s, _ in RIGHT])
+def test_properties_have_names_that_are_known(submission, task):
+    told = diagnosed(submission, task).to_dict()
+    assert json.loads(json.dumps(told)) == told
+    found = told["properties"]
+    assert found.keys() <= property_names(task)
+    assert found["right"] and found.get("right_with_mask", True)
+
+
+def test_a_mask_of_another_shape_is_a_property_and_no_mistake():
+    class Late(Fused):  # the caller is to give the heads an axis
+        def forward(self, query, key=None, value=None, mask=None):
+            if mask is not None and mask.dim() != 4:
+                raise RuntimeError("the mask must have four axes")
+            return super().forward(query, key, value, mask)
+
+    found = diagnose(Late, "mha")
+    assert found.verdict == "right" and found.properties["right_with_mask"]
+    assert not found.properties["mask_as_given"]
+    assert (
+        "it ran with a mask (B, 1, T, S), not as the task"
+        in found.to_dict()["policy"]["call"]
+    )
+    assert diagnose(Fused, "mha").properties["mask_as_given"]
+
+
+EACH = [(one, task, names) for names, found in WRONG.items() for one, task in found]
+
+
+def test_most_of_what_is_wrong_has_a_name():
+    assert {name for names in WRONG for name in names} <= MISTAKES.keys()
+    assert len(EACH) >= 60 and len(WRONG[frozenset()]) <= 6
+
+
+@pytest.mark.parametrize(
+    "submission, task, names", EACH, ids=[named(x) for x, *_ in EACH]
+)
+def test_what_is_wrong_is_named_or_unknown_and_never_misnamed(submission, task, names):
+    found = diagnose(submission, task, seed=len(named(submission)))
+    assert json.loads(json.dumps(found.to_dict())) == found.to_dict()
+    if not names:
+        assert (found.verdict, found.mistakes) == ("unknown", [])
+        return
+    assert found.verdict in ("named", "stacked", "ambiguous")
+    assert names in map(frozenset, found.candidates or [found.mistakes])
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
+def test_other_dtypes_are_judged_with_their_own_tolerance(dtype):
+    names = {"sdpa", "additive", "allowed_plus_one", "float32_inside", "by_cat"}
+    for submission, task in RIGHT:
+        if named(submission) in names:
+            assert diagnose(submission, task, dtype=dtype).verdict == "right"
+    for layer in (Fused, Lazy):
+        assert diagnose(layer, "mha", dtype=dtype).verdict == "right"
+    found = diagnose(forgot_to_scale, "attention", dtype=dtype)
+    assert found.mistakes == ["no-scale"]
+
+
+@pytest.mark.parametrize(
+    "submission, task",
+    [
+        (zeros_for_empty_rows, "attention"),
+        (Right, "mha"),
+        (lambda T, S: torch.ones(T, S, dtype=torch.bool).tril(), "causal_mask"),
+    ],
+)
+def test_a_notebook_may_have_another_default_device(submission, task):
+    with torch.device("meta"):
+        assert diagnose(submission, task).verdict == "right"
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.bool, torch.complex64])
+def test_inputs_are_of_floating_point(dtype):
+    words = f"dtype must be one of float64, .*, bfloat16; got {dtype}"
+    with pytest.raises(ValueError, match=words):
+        diagnose(zeros_for_empty_rows, "attention", dtype=dtype)

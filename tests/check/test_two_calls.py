@@ -1,0 +1,130 @@
+"""A layer that remembers is no dropout, whoever draws its numbers."""
+
+import random
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from mha_lib.check import diagnose
+from tests.check.layers import Right
+
+
+class FirstMaskForEver(Right):
+    first = None
+
+    def forward(self, query, key, value, mask=None):
+        self.first = mask if self.first is None else self.first
+        return super().forward(query, key, value, self.first)
+
+
+class MasksOnce(Right):
+    calls = 0
+
+    def forward(self, query, key, value, mask=None):
+        self.calls += 1
+        return super().forward(query, key, value, mask if self.calls < 2 else None)
+
+
+class KeepsKeys(Right):
+    """A cache that nobody empties."""
+
+    past = None
+
+    def forward(self, query, key, value, mask=None):
+        if self.past is not None and mask is None:
+            pairs = zip(self.past, (key, value))
+            key, value = (torch.cat(pair, 1) for pair in pairs)
+        self.past = key, value
+        return super().forward(query, key, value, mask)
+
+
+class KeepsKeysIfMasked(Right):
+    """Fails as soon as there are more keys than the mask has columns."""
+
+    past = None
+
+    def forward(self, query, key, value, mask=None):
+        if mask is not None:
+            if self.past is not None:
+                key = torch.cat([self.past, key], 1)
+            self.past = key
+        return super().forward(query, key, value, mask)
+
+
+class KeepsOneCall(Right):
+    """What comes out depends on the last call alone, so the third is as the second."""
+
+    past = None
+
+    def forward(self, query, key, value, mask=None):
+        last, self.past = self.past, value
+        fits = last is not None and last.shape == value.shape
+        return super().forward(query, key, value + last if fits else value, mask)
+
+
+class OwnGenerator(Right):
+    def __init__(self, embed_dim, num_heads):
+        super().__init__(embed_dim, num_heads)
+        self.draws = torch.Generator()
+
+    def forward(self, query, key, value, mask=None):
+        noise = torch.rand(query.shape, generator=self.draws)
+        return super().forward(query + noise, key, value, mask)
+
+
+class Drops(Right):
+    def forward(self, query, key, value, mask=None):
+        return super().forward(self.kept(query), key, value, mask)
+
+    def kept(self, x):
+        return F.dropout(x, 0.1)
+
+
+class DropsByNumPy(Drops):
+    def kept(self, x):
+        return x * torch.from_numpy(np.random.rand(*x.shape) > 0.1)
+
+
+class DropsByPython(Drops):
+    def kept(self, x):
+        return x * (random.random() > 0.1) + random.random()
+
+
+@pytest.mark.parametrize(
+    "layer", [KeepsKeys, KeepsKeysIfMasked, KeepsOneCall, OwnGenerator]
+)
+@pytest.mark.parametrize("made", [lambda layer: layer, lambda layer: layer(16, 2)])
+def test_memory_is_no_dropout(layer, made):
+    found = diagnose(made(layer), "mha")
+    assert (found.verdict, found.mistakes) == ("unknown", [])
+    (words,) = found.to_dict()["evidence"]
+    assert "something is kept from one call to the next" in words
+    assert not found.properties["deterministic"]
+
+
+@pytest.mark.parametrize("layer", [Drops, DropsByNumPy, DropsByPython])
+def test_chance_is_dropout_whoever_draws(layer):
+    state, draws = random.getstate(), np.random.get_state()[1]
+    found = diagnose(layer, "mha")
+    assert (found.verdict, found.mistakes) == ("named", ["dropout-in-eval"])
+    assert not found.properties["deterministic"]
+    if layer is Drops:
+        assert random.getstate() == state
+        assert (np.random.get_state()[1] == draws).all()
+
+
+def test_a_module_that_remembers_its_first_mask_is_not_right_either():
+    module = FirstMaskForEver(16, 2)
+    found = diagnose(module, "mha")
+    assert (found.verdict, found.mistakes) == ("unknown", [])
+    assert found.properties["right_without_mask"]
+    assert not found.properties["right_with_mask"]
+
+
+@pytest.mark.parametrize("layer", [FirstMaskForEver, MasksOnce, KeepsKeys])
+def test_what_a_layer_remembers_is_not_called_right(layer):
+    found = diagnose(layer, "mha")
+    assert found.verdict in ("named", "unknown")
+    assert not found.properties["right"]

@@ -1,0 +1,171 @@
+"""What is in no catalogue is not called right, and gets no name."""
+
+import time
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from mha_lib.check import diagnose
+from tests.check.layers import Right
+from tests.check.submissions_right import zeros_for_empty_rows
+from tests.check.submissions_wrong import Base
+
+
+def squeezed(q, k, v, mask=None):
+    """An axis of one query goes, with the axis that was to go."""
+    s = (q.unsqueeze(-2) @ k.unsqueeze(-3).mT).squeeze() / q.shape[-1] ** 0.5
+    if mask is not None:
+        s = s.masked_fill(~mask, -torch.inf)
+    return s.softmax(-1) @ v
+
+
+def one_query_sees_all(q, k, v, mask=None):
+    mask = None if q.shape[-2] == 1 else mask
+    return F.scaled_dot_product_attention(q, k, v, mask)
+
+
+def sums_that_are_not_rescaled(q, k, v, mask=None):
+    """An online softmax: right as long as one block of 16 holds all keys."""
+    out, total, top = 0, 0, torch.full((*q.shape[:-1], 1), -torch.inf)
+    for a in range(0, k.shape[-2], 16):
+        s = q @ k[..., a : a + 16, :].mT / q.shape[-1] ** 0.5
+        if mask is not None:
+            s = s.masked_fill(~mask[..., a : a + 16], torch.finfo(s.dtype).min)
+        top = torch.maximum(top.to(s), s.amax(-1, keepdim=True))
+        p = (s - top).exp()
+        out = out + p @ v[..., a : a + 16, :]
+        total = total + p.sum(-1, keepdim=True)
+    return out / total
+
+
+def nothing_as_soon_as_one_row_is_empty(q, k, v, mask=None):
+    s = q @ k.mT / q.shape[-1] ** 0.5
+    if mask is not None:
+        s = s.masked_fill(~mask, -torch.inf)
+    w = s.softmax(-1)
+    return (torch.zeros_like(w) if w.isnan().any() else w) @ v
+
+
+@pytest.mark.parametrize(
+    "submission, task",
+    [
+        (squeezed, "attention"),
+        (one_query_sees_all, "attention"),
+        (sums_that_are_not_rescaled, "attention"),
+        (nothing_as_soon_as_one_row_is_empty, "attention"),
+    ],
+    ids=lambda x: getattr(x, "__name__", x),
+)
+def test_what_is_wrong_only_sometimes_is_not_called_right(submission, task):
+    found = diagnose(submission, task)
+    assert found.verdict in ("named", "unknown")
+    assert not found.properties["right"]
+
+
+def test_an_empty_row_may_be_zero_where_the_others_are_right():
+    assert diagnose(zeros_for_empty_rows, "attention").verdict == "right"
+
+
+def test_a_wide_layer_shows_its_map_where_the_catalogue_ends():
+    class Halved(Base):
+        def forward(self, query, key, value, mask=None):
+            q, k, v = (
+                self.heads(f(x))
+                for f, x in ((self.w_q, query), (self.w_k, key), (self.w_v, value))
+            )
+            s = q @ k.mT / self.d_k**0.5 / 3
+            if mask is not None:
+                s = s.masked_fill(~mask[:, None], -1e9)
+            return self.w_o(self.join(s.softmax(-1) @ v))
+
+    found = diagnose(Halved(96, 2), "mha", num_heads=2)
+    assert found.verdict == "unknown" and found.mistakes == []
+    assert "Its scores are 0.333 times the right ones." in found.to_dict()["evidence"]
+    assert found.properties["runs"] and not found.properties["right_without_mask"]
+
+
+def test_masks_under_a_broken_softmax_are_not_judged():
+    def broken(q, k, v, mask=None):
+        s = q @ k.mT / q.shape[-1] ** 0.5
+        if mask is not None:
+            s = s + 0.3 * mask
+        return s.softmax(-2) @ v
+
+    found = diagnose(broken, "attention")
+    assert found.mistakes == ["softmax-over-queries"]
+    assert any("fix this first" in text for text in found.to_dict()["evidence"])
+
+
+class OneNumber(Right):
+    number = torch.inf
+
+    def forward(self, query, key, value, mask=None):
+        out = super().forward(query, key, value, mask).clone()
+        out[-1, -1, -1] = self.number
+        return out
+
+
+@pytest.mark.parametrize("number", [torch.inf, torch.nan, 1e30, 1e6])
+def test_one_number_that_cannot_be_does_not_let_everything_pass(number):
+    layer = type("Layer", (OneNumber,), {"number": number})
+    start = time.process_time()
+    found = diagnose(layer, "mha")
+    assert (found.verdict, found.mistakes) == ("unknown", [])
+    assert time.process_time() - start < 30  # or it takes minutes
+
+
+# --- fills --------------------------------------------------------------------------
+
+
+def filled(number):
+    def attention(q, k, v, mask=None):
+        s = q @ k.mT / q.shape[-1] ** 0.5
+        if mask is not None:
+            s = s.masked_fill(~mask, number)
+        return s.softmax(-1) @ v
+
+    return attention
+
+
+class FilledLayer(Right):
+    fill = -20.0
+
+    def forward(self, query, key, value, mask=None):
+        q, k, v = (
+            self.heads(f(x))
+            for f, x in ((self.w_q, query), (self.w_k, key), (self.w_v, value))
+        )
+        seen = None if mask is None else mask[:, None]
+        return self.w_o(self.join(filled(self.fill)(q, k, v, seen)))
+
+
+@pytest.mark.parametrize("number", [-12, -20, -40])
+def test_a_fill_that_scores_can_undercut_leaks(number):
+    found = diagnose(filled(number), "attention")
+    assert (found.verdict, found.mistakes) == ("unknown", [])
+    assert not found.properties["right_with_mask"]
+    (words,) = (
+        text for text in found.to_dict()["evidence"] if "hidden keys take" in text
+    )
+    assert "filled with a number that is not low enough" in words
+
+
+@pytest.mark.parametrize("layer", [FilledLayer, FilledLayer(16, 2)])
+def test_a_fill_of_a_layer_leaks_too(layer):
+    found = diagnose(layer, "mha", num_heads=2)
+    assert (found.verdict, found.mistakes) == ("unknown", [])
+    assert any(
+        "hidden keys take the weight" in text for text in found.to_dict()["evidence"]
+    )
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16]
+)
+def test_a_fill_that_is_low_enough_is_right(dtype):
+    for number in (-1e4, torch.finfo(dtype).min, -torch.inf):
+        assert diagnose(filled(number), "attention", dtype=dtype).verdict == "right"
+        layer = FilledLayer(16, 2).to(dtype)
+        layer.fill = number
+        assert diagnose(layer, "mha", num_heads=2).verdict == "right"
