@@ -2,7 +2,7 @@
 
 import json
 import re
-from importlib.metadata import metadata
+from importlib.metadata import PackageNotFoundError, metadata
 from pathlib import Path
 
 import pytest
@@ -11,7 +11,7 @@ import torch.nn as nn
 import torch.nn.functional as F
 
 from evidence.reference import attend
-from mha_lib.check import TASKS, check, diagnose
+from mha_lib.check import TASKS, check, diagnose, sections
 from mha_lib.check.catalogue import MISTAKES, SAME_FUNCTION, stages_for
 from mha_lib.check.diagnosis import conclude, property_names
 from mha_lib.check.reference import Problem, compute
@@ -454,6 +454,14 @@ def test_links_lead_to_the_published_pages_of_the_repository():
     name = urls["Repository"].rsplit("/", 1)[1]
     page = link("05_masks#the-causal-mask")
     assert page.endswith(f".github.io/{name}/book/05_masks.html#the-causal-mask")
+
+
+def test_a_package_that_is_not_installed_has_no_address(monkeypatch):
+    def missing(name):
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(sections, "metadata", missing)
+    assert sections.repository() == link("05_masks#the-causal-mask") == ""
 
 
 def test_the_diagnosis_is_ready_for_json():
