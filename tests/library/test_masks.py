@@ -263,6 +263,11 @@ def test_from_torch_mask_needs_a_head(num_heads):
         from_torch_mask(torch.zeros(4, 2, 2).bool(), num_heads=num_heads)
 
 
+def test_from_torch_mask_takes_one_head():
+    mask = random_mask(B, T, S)
+    assert torch.equal(from_torch_mask(~mask, num_heads=1), mask[:, None])
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float64])
 def test_additive_mask_added_to_the_scores_hides_the_same_keys(dtype):
     mask = MASKS["T S"][:-1]  # without the row that sees nothing
