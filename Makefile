@@ -36,7 +36,8 @@ test: book ## build the book, then run every test
 	@$(BIN)/python -m pytest
 
 quick: $(READY) ## run the tests of the library and of check (a minute)
-	@$(BIN)/python -m pytest -q tests/library tests/check mha_lib
+	@EXAMPLES=5 $(BIN)/python -m pytest -q tests/library tests/check mha_lib \
+		--ignore=mha_lib/grade
 
 exhaustive: $(READY) ## try every case of what the tests try a sample of
 	@$(BIN)/python -m pytest -m exhaustive tests

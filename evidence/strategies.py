@@ -4,6 +4,7 @@ A subject turns a plain layer of four projections into one way of computing it. 
 hold another one to all properties, add a line to SUBJECTS.
 """
 
+import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -37,7 +38,7 @@ examples = settings(
     derandomize=True,
     deadline=None,
     database=None,
-    max_examples=15,
+    max_examples=int(os.environ.get("EXAMPLES", 15)),  # `make quick` tries fewer
     suppress_health_check=[HealthCheck.too_slow],
 )
 
