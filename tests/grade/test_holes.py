@@ -365,5 +365,5 @@ def test_notes_of_an_outcome_are_plain_and_short():
     note = {"code": "ran-with", "folded": True, "mask": [1], "error": "x" * 999}
     given = {"error": "a", "code": "square-mask", "notes": [note, "no note", note] * 20}
     kept = judge._outcome(probe, given)
-    assert kept["code"] == "square-mask" and len(kept["notes"]) == 14
+    assert kept["code"] == "square-mask" and len(kept["notes"]) == 13
     assert kept["notes"][0] == {"code": "ran-with", "folded": True, "error": "x" * 500}
