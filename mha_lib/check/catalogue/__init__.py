@@ -6,6 +6,7 @@ what the submission does beside that: inputs that changed, dropout, dtypes.
 """
 
 from mha_lib.check.catalogue import (
+    axes,
     bias,
     causal,
     combine,
@@ -28,7 +29,7 @@ from mha_lib.check.reference import DEFAULT, LAYERS, Problem, Stage
 __all__ = ["MASKS", "MISTAKES", "SAME_FUNCTION", "WEIGHTED", "Mistake", "stages_for"]
 
 ROOMS = (softmax, scale, scores, split, merge, inputs, project, bias, out)
-ROOMS += (fill, mask, causal, padding, combine, conduct)
+ROOMS += (axes, fill, mask, causal, padding, combine, conduct)
 MISTAKES = {mistake.name: mistake for room in ROOMS for mistake in room.MISTAKES}
 MADE = ("causal", "padding", "combine")  # stages that make a mask
 

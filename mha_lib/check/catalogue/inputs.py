@@ -63,19 +63,4 @@ MISTAKES = (
         stages={"inputs": _takes("query", "value", "key")},
         tasks=TORCH_LAYERS,
     ),
-    Mistake(
-        "layout-exchanged",
-        "A sequence sees the other sequences of the batch, and none of its own tokens",
-        "batch and sequence are exchanged: (T, B, E) is read as (B, T, E), or the "
-        "reverse",
-        "06_einsum_sequence_first#batch-and-sequence-exchanged",
-        "om-ai-lab/OmDet#19",
-        stages={
-            "inputs": lambda p: [
-                p.x[name].transpose(0, 1) for name in ("query", "key", "value")
-            ]
-        },
-        tasks=TORCH_LAYERS,
-        undo=lambda output: output.transpose(-3, -2),
-    ),
 )

@@ -46,13 +46,4 @@ MISTAKES = (
         },
         tasks=LAYERS,
     ),
-    Mistake(
-        "output-reshaped",
-        "Tokens land in other sequences of the batch",
-        "the output went from (B, T, E) to (T, B, E) by reshape, not by "
-        "transpose(0, 1)",
-        "06_einsum_sequence_first#back-to-batch-first-by-reshape",
-        stages={"layout": lambda output: output.reshape(*output.shape[1::-1], -1)},
-        tasks=("mha_sequence_first",),
-    ),
 )
