@@ -2,12 +2,12 @@
 
 import json
 import re
-from importlib.metadata import metadata
+from importlib.metadata import PackageNotFoundError, metadata
 
 import pytest
 import torch
 
-from mha_lib.check import check, diagnose
+from mha_lib.check import check, diagnose, sections
 from mha_lib.check.catalogue import MISTAKES
 from mha_lib.check.report import link
 from tests.check.submissions_right import Annotated, Fused
@@ -59,6 +59,14 @@ def test_links_lead_to_the_published_pages_of_the_repository():
     name = urls["Repository"].rsplit("/", 1)[1]
     page = link("05_masks#the-causal-mask")
     assert page.endswith(f".github.io/{name}/book/05_masks.html#the-causal-mask")
+
+
+def test_a_package_that_is_not_installed_has_no_address(monkeypatch):
+    def missing(name):
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(sections, "metadata", missing)
+    assert sections.repository() == link("05_masks#the-causal-mask") == ""
 
 
 def test_the_diagnosis_is_ready_for_json():

@@ -56,9 +56,7 @@ def noted(notes: Path, settings: str, item: tuple) -> tuple:
 
 
 @linux
-def test_a_machine_that_dies_while_it_grades_costs_nobody_a_mark(
-    tmp_path, monkeypatch, capfd
-):
+def test_a_machine_that_dies_while_it_grades_costs_nobody_a_mark(tmp_path, monkeypatch):
     folder = tmp_path / "in"
     folder.mkdir()
     names = [f"{number:02}.py" for number in range(10)]
@@ -66,6 +64,7 @@ def test_a_machine_that_dies_while_it_grades_costs_nobody_a_mark(
         (folder / name).write_text([MERGE, MERGE + SPLIT, "x = 1"][number % 3])
     here, there = tmp_path / "here.csv", tmp_path / "there.csv"
     new_run(folder, output=here)()
+    run.close()
     monkeypatch.setattr(run, "_grade", partial(noted, tmp_path))
     new_run(folder, output=there, engine="dask", workers=2)()
 
