@@ -9,8 +9,8 @@ import torch.nn as nn
 
 from mha_lib.check import check, diagnose
 from tests.check.layers import NoScale, Right
-from tests.check.submissions_right import BareMatrices, Fused, FusedHeadByHead
-from tests.check.submissions_wrong import Base, square_only
+from tests.check.submissions_right import BareMatrices, Fused, FusedHeadByHead, Returns
+from tests.check.submissions_wrong import Base, square_only, tiny_fill
 
 
 def test_errors_become_sentences_about_what_was_required_and_what_came():
@@ -185,3 +185,26 @@ def test_an_output_of_any_shape_is_told_its_shape(task, cut):
     found = diagnose(layer, task=task)
     assert found.verdict == "failed"
     assert "the output must have the shape" in found.error
+
+
+def test_an_empty_tuple_and_a_module_without_matrices_are_sentences():
+    found = diagnose(lambda q, k, v, mask=None: (), "attention")
+    assert found.error == "a torch.Tensor must be returned; got an empty tuple"
+    found = diagnose(nn.Identity(), "mha", num_heads=2)
+    assert found.error.startswith("the weights of q, k, v and the output must be found")
+    assert "found no matrices" in found.error
+
+
+def test_weights_may_be_none():
+    layer = type(
+        "Layer", (Returns,), {"answer": lambda self, output, _: (output, None)}
+    )
+    assert diagnose(layer, "mha").verdict == "right"
+
+
+def test_ambiguous_answers_are_told_as_alternatives():
+    report = check(tiny_fill, "attention")
+    assert report.diagnosis.candidates == [["fill-zero"], ["fill-tiny"]]
+    lines = [line.strip() for line in repr(report).splitlines()]
+    assert lines[0].endswith("wrong in one of 2 ways, which give the same numbers.")
+    assert lines.index("Either") < lines.index("or")
