@@ -706,3 +706,11 @@ def test_short_and_of_its_own_arithmetic():
     assert "multi_head_attention" not in source
     code = ast.unparse(ast.parse(source.replace(MultiheadAttention.__doc__, "")))
     assert "nn.MultiheadAttention" not in code
+
+
+def test_a_bias_counts_in_training_with_dropout_too():
+    layer = MultiheadAttention(E, H, dropout=0.5, batch_first=True).train()
+    added, x = torch.zeros(T, T), torch.randn(B, T, E)
+    added[:, 0] = -50.0
+    _, weights = layer(x, x, x, attn_mask=added)
+    assert (weights[..., 0] < 1e-9).all() and weights.any()
