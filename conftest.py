@@ -8,3 +8,7 @@ import os
 collect_ignore_glob = ["book/assignments/student/*"]  # blanks fail, as they should
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported; kernels too
+
+# After that: a module collected before the package would hide the function of its name
+# (mha_lib.attention, mha_lib.convert) in everything that follows.
+import mha_lib  # noqa: E402, F401

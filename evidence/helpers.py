@@ -1,4 +1,4 @@
-"""What several test modules share: sizes, layers with real biases, one way to call."""
+"""What book and tests compute with: sizes, layers with biases, one way to call."""
 
 import torch
 from torch import Tensor, nn

@@ -36,7 +36,8 @@ def built() -> BeautifulSoup:
     path = book.HTML / f"{NAME}.html"
     if not path.exists():
         pytest.fail("the page was not built; run: make book")
-    return BeautifulSoup(path.read_text(encoding="utf-8"), "html.parser").article
+    html = path.read_text(encoding="utf-8").replace("<wbr>", "")
+    return BeautifulSoup(html, "html.parser").article
 
 
 @pytest.fixture(scope="module")
