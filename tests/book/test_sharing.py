@@ -52,6 +52,12 @@ def test_page_says_what_it_is(page):
     assert ("og:image" in said) == ("og:url" in said) == STAMPED
 
 
+@pytest.mark.parametrize("page", PAGES)
+def test_a_tab_names_page_and_book_once(page):
+    parts = soup(book.HTML / f"{page}.html").title.get_text().split(" — ")
+    assert len(set(parts)) == len(parts)
+
+
 def test_no_two_pages_say_the_same():
     said = [tags(page)["description"] for page in PAGES]
     assert sorted(set(said)) == sorted(said)
