@@ -41,8 +41,8 @@ def unbracket_numbers(app: Sphinx, doctree: nodes.document, page: str) -> None:
                 node.children = [nodes.Text(f"{found[1]}{found[2]}")]
 
 
-# What axe-core finds in the theme's and in docutils' HTML: (what, instead). The first
-# page has the title of the book, which would stand in its tab twice.
+# What axe-core finds in the theme's and in docutils' HTML: (what, instead).
+# The first page has the title of the book, which would stand in its tab twice.
 REPAIRS = (
     (re.compile(r"<title>(.+) &#8212; \1</title>"), r"<title>\1</title>"),
     (
