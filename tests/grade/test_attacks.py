@@ -162,6 +162,21 @@ raise ValueError("x")
     "text that is no text": called(
         r"raise ValueError('\ud800\x00\x1b[31m')", "ValueError"
     ),
+    "signals of a file's owner": called(
+        """
+import fcntl, os
+ours, theirs = os.pipe()
+passed = []
+for command, value in ((8, os.getppid()), (10, 9), (4, 0x2000)):
+    try:
+        fcntl.fcntl(ours, command, value)
+        passed.append(command)
+    except OSError: pass
+os.write(theirs, b"x")
+raise RuntimeError(f"passed {passed} in the end")
+""",
+        "passed [] in the end",
+    ),
     "connection shut down": anywhere(
         """
 import ctypes, time

@@ -96,13 +96,23 @@ REFUSED = {
     errno.ENOSYS: """clone3:435:435 openat2:437:437 io_uring_setup:425:425
         io_uring_enter:426:426 io_uring_register:427:427""",  # callers fall back
 }
-# name:x86_64:aarch64:argument: refused where the argument has one of these bits
+# (name:x86_64:aarch64, tests of arguments): refused where all of the tests hold, each
+# the number of an argument, an instruction and a value.
+LOAD, EQUALS, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
-REFUSED_WITH = {"open:2::1": WRITING, "openat:257:56:2": WRITING}
-REFUSED_WITH |= {"prlimit64:302:261:0": 0xFFFFFFFF}  # limits of another process
+SETFL, SETOWN, SETSIG, SETOWN_EX, ASYNC = 4, 8, 10, 15, 0x2000  # of fcntl
+FIOSETOWN, SIOCSPGRP, FIOASYNC = 0x8901, 0x8902, 0x5452  # of ioctl
+REFUSED_WITH = [
+    ("open:2:", (1, ANY_BIT, WRITING)),
+    ("openat:257:56", (2, ANY_BIT, WRITING)),
+    ("prlimit64:302:261", (0, ANY_BIT, 0xFFFFFFFF)),  # limits of another process
+    # The owner of a file gets signals, also where the owner is somebody else.
+    *(("fcntl:72:25", (1, EQUALS, x)) for x in (SETOWN, SETSIG, SETOWN_EX)),
+    ("fcntl:72:25", (1, EQUALS, SETFL), (2, ANY_BIT, ASYNC)),
+    *(("ioctl:16:29", (1, EQUALS, x)) for x in (FIOSETOWN, SIOCSPGRP, FIOASYNC)),
+]
 
 ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
-LOAD, EQUALS, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 ALLOW, KILL, FAIL = 0x7FFF0000, 0x80000000, 0x00050000
 NUMBER, ARCHITECTURE, ARGUMENTS = 0, 4, 16  # offsets into struct seccomp_data
 
@@ -133,12 +143,17 @@ def system_call_filter() -> Program:
         for call in table.split():
             if number := call.split(":")[1:][column]:
                 code += [(EQUALS, 0, 1, int(number)), (RETURN, 0, 0, FAIL | error)]
-    for call, bits in REFUSED_WITH.items():
-        *numbers, argument = call.split(":")[1:]
-        if numbers[column]:
-            code += [(EQUALS, 0, 4, int(numbers[column]))]
-            code += [(LOAD, 0, 0, ARGUMENTS + 8 * int(argument))]
-            code += [(ANY_BIT, 0, 1, bits), (RETURN, 0, 0, FAIL | errno.EACCES)]
-            code += [(RETURN, 0, 0, ALLOW)]
+    for call, *tests in REFUSED_WITH:
+        if number := call.split(":")[1:][column]:
+            code += _refused_with(int(number), tests)
     code += [(RETURN, 0, 0, ALLOW)]
     return Program(len(code), (Instruction * len(code))(*code))
+
+
+def _refused_with(number: int, tests: list[tuple[int, int, int]]) -> list[tuple]:
+    """Instructions that refuse one call where all tests of its arguments hold."""
+    code = [(RETURN, 0, 0, FAIL | errno.EACCES), (LOAD, 0, 0, NUMBER)]
+    for argument, test, value in reversed(tests):  # a failing one goes to the end
+        load = (LOAD, 0, 0, ARGUMENTS + 8 * argument)
+        code = [load, (test, 0, len(code) - 1, value), *code]
+    return [(EQUALS, 0, len(code), number), *code]
