@@ -97,6 +97,37 @@ def test_files_are_opened_for_reading_alone(judged):
     assert judged((0, 63), 3, 0, 9) == kernel.ALLOW  # read
 
 
+OTHERS = {  # what reaches other processes, or files by another way
+    "shmat": (30, 196),
+    "semop": (65, 193),
+    "msgrcv": (70, 188),
+    "mq_unlink": (241, 181),
+    "sched_setparam": (142, 118),
+    "sched_setscheduler": (144, 119),
+    "sched_setattr": (314, 274),
+    "sched_setaffinity": (203, 122),
+    "ioprio_set": (251, 30),
+    "inotify_init1": (294, 26),
+    "inotify_add_watch": (254, 27),
+    "fanotify_init": (300, 262),
+    "kexec_file_load": (320, 294),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_calls_that_reach_others_are_refused(name, judged):
+    assert judged(OTHERS[name]) == refused(errno.EPERM)
+
+
+def test_numbers_that_the_filter_does_not_know_are_no_calls(judged):
+    """463 is setxattrat, 466 removexattrat, 467 open_tree_attr, 469 file_setattr."""
+    for number in (463, 466, 467, 469, 470, 500, (1 << 30) - 1, 335, 423):
+        assert judged(number) == refused(errno.ENOSYS), number
+    for number in ((334, 293), 439, 449, 462):  # rseq, faccessat2, futex_waitv, mseal
+        assert judged(number) == kernel.ALLOW, number
+    assert judged(1 << 30) == kernel.KILL  # of x32, which has others
+
+
 # --- in the kernel itself --------------------------------------------------------
 
 FILTERED = """
@@ -141,3 +172,20 @@ def filtered(code: str) -> str:
 @linux
 def test_the_kernel_sends_no_signal_for_a_file():
     assert filtered(SIGNALLING) == "[] b'x'"
+
+
+REACHING = """
+libc = ctypes.CDLL(None, use_errno=True)
+import errno, platform
+column = kernel.ARCHITECTURES[platform.machine()][0]
+for numbers in {numbers!r}:
+    libc.syscall(ctypes.c_long(numbers[column]), -1, 0, 0, 0, 0, 0)
+    print(errno.errorcode[ctypes.get_errno()], end=" ")
+"""
+
+
+@linux
+def test_the_kernel_asks_the_filter():
+    numbers = [*OTHERS.values(), (463, 463), (466, 466), (470, 470)]
+    said = filtered(REACHING.format(numbers=numbers)).split()
+    assert said == ["EPERM"] * len(OTHERS) + ["ENOSYS"] * 3
