@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
+from unicodedata import category
 
 from mha_lib.grade import report
 from mha_lib.grade.assignments import Assignment, parse
@@ -25,7 +26,9 @@ from mha_lib.grade.submission import Submission, read
 __all__ = ["Run", "submissions"]
 
 BESIDE = ("__pycache__", "__MACOSX")  # folders that other programs leave
-FORMULA = ("=", "+", "-", "@", "\t")
+FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # begin one
+JOINERS = "\u200c\u200d"  # invisible, and letters of Persian and Hindi need them
+UNSEEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}  # Unicode's categories: control, bidirectional
 _LOCAL = threading.local()  # a judge for each thread that grades, kept warm
 
 
@@ -188,10 +191,10 @@ def _short(name: str) -> Path:
 
 
 def _csv(rows: list[dict], assignment: Assignment) -> str:
-    """One line a submission; what a spreadsheet would take for a formula is quoted."""
+    """One line a submission, every cell in quotes."""
     names = [question.name for question in assignment.questions]
     lines = io.StringIO()
-    table = csv.writer(lines, lineterminator="\n")
+    table = csv.writer(lines, lineterminator="\n", quoting=csv.QUOTE_ALL)
     ends = ["mistakes", "problem", "look at"]
     table.writerow(["submission", "points", "out_of", *names, *ends])
     for row in rows:
@@ -200,5 +203,20 @@ def _csv(rows: list[dict], assignment: Assignment) -> str:
         texts = row["mistakes"], [row["problem"]], row["mentions"]
         ends = map("; ".join, texts)
         line = [row["submission"], *points, *marks, *ends]
-        table.writerow(["'" * text.startswith(FORMULA) + text for text in line])
+        table.writerow(map(_cell, line))
     return lines.getvalue()
+
+
+def _cell(text: str) -> str:
+    """A text of one line that shows what is in it, and is no formula.
+
+    What would begin another line, turn the text round or not be seen at all is written
+    as Python writes it; an apostrophe marks what a spreadsheet would compute.
+    """
+    shown = "".join(
+        x.encode("unicode_escape").decode()
+        if x == "\\" or (category(x) in UNSEEN and x not in JOINERS)
+        else x
+        for x in text
+    )
+    return "'" * shown.lstrip().startswith((*FORMULA, "'")) + shown

@@ -1,5 +1,7 @@
 """A run over a folder: every submission once, whatever happens; readable outputs."""
 
+import csv
+import io
 import json
 import os
 import subprocess
@@ -9,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from mha_lib.grade import engines, judge, run
+from mha_lib.grade.assignments import parse
 from mha_lib.grade.run import submissions
 from tests.grade.attacks.table import MERGE
 from tests.grade.course import (
@@ -31,7 +34,7 @@ def test_all_outputs(folder):
     out = folder.parent / "out"
     marks = table(out / "grades.csv")
     assert {name: float(row["points"]) for name, row in marks.items()} == POINTS
-    assert "\n'=cmd|x.py," in (out / "grades.csv").read_text(), "a formula"
+    assert '\n"\'=cmd|x.py",' in (out / "grades.csv").read_text(), "a formula"
     assert marks["ada.py"]["merge_heads"] == "2" and marks["ada.py"]["out_of"] == "5"
     assert "a notebook (.ipynb) or a .py file" in marks["essay.pdf"]["problem"]
     assert marks["eve.py"]["look at"] == "cell 1, line 1: gc"
@@ -157,6 +160,39 @@ def processes(text: str) -> list[str]:
 
 
 # --- names -------------------------------------------------------------------------
+
+FORGED = {  # names of files, and what stands in the table
+    "eve\rben.py": r"eve\rben.py",
+    'eve\n"ben.py","5","5"': r'eve\n"ben.py","5","5"',
+    "eve\x85ben\u2028cleo.py": r"eve\x85ben\u2028cleo.py",
+    "\x1b[2Jeve.py": r"\x1b[2Jeve.py",
+    "eve\u202eyp.neb": r"eve\u202eyp.neb",
+    "\u200bben.py": r"\u200bben.py",
+    os.fsdecode(b"caf\xe9.py"): r"caf\udce9.py",
+    r"eve\rben.py": r"eve\\rben.py",  # no other name reads like it
+    "=1+1.py": "'=1+1.py",
+    " @SUM(A1).py": "' @SUM(A1).py",
+    "\uff1d1+1.py": "'\uff1d1+1.py",
+    "'=1+1.py": "''=1+1.py",
+    "eve;=1+1.py": "eve;=1+1.py",
+    "ben é; 山田\u3000太郎, علی\u200cرضا.py": "ben é; 山田\u3000太郎, علی\u200cرضا.py",
+}
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_a_name_forges_no_row_of_the_table_and_no_formula(separator):
+    marks = {"points": 1.0, "out_of": 5, "problem": "a\rb", "mistakes": []}
+    marks |= {"by_question": {"merge_heads": 1.0, "split_heads": 0.0}, "mentions": []}
+    rows = [{"submission": name, **marks} for name in FORGED]
+    text = run._csv(rows, parse(ASSIGNMENT))
+    assert len(text.splitlines()) == len(FORGED) + 1
+    read = list(csv.reader(io.StringIO(text, newline=""), delimiter=separator))
+    assert len(read) == len(FORGED) + 1  # whatever separates cells where it is opened
+    assert not any(cell.startswith(run.FORMULA) for row in read for cell in row)
+    if separator == ",":
+        assert [row[0] for row in read[1:]] == list(FORGED.values())
+        assert {len(row) for row in read} == {8}
+        assert {row[6] for row in read[1:]} == {r"a\rb"}
 
 
 def test_names_of_submissions(folder, tmp_path):
