@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -219,6 +220,66 @@ def test_a_name_that_is_no_text_and_a_folder_with_an_odd_one_are_graded(place):
     assert {row["points"] for row in table(output).values()} == {"2"}
     assert len(list((place / "odd" / "out" / "students").rglob("*.html"))) == 3
     assert new_run(folder, output=output)()["submissions"] == 3  # nothing is left
+
+
+def deep(folder: Path, bytes_of_path: int) -> Path:
+    """A file in so many folders that its path is as long as asked for."""
+    start = os.open(folder, os.O_RDONLY)
+    path = folder
+    while len(os.fsencode(path)) < bytes_of_path:
+        os.mkdir("d", dir_fd=start)
+        below = os.open("d", os.O_RDONLY, dir_fd=start)
+        os.close(start)
+        start, path = below, path / "d"
+    with open(os.open("a.py", os.O_WRONLY | os.O_CREAT, dir_fd=start), "w") as file:
+        file.write(MERGE)
+    os.close(start)
+    return path / "a.py"
+
+
+@pytest.fixture
+def long(place):
+    (place / "long" / "in").mkdir(parents=True)
+    yield place / "long" / "in"
+    subprocess.run(["rm", "-r", place / "long"], check=True)  # as deep as it is
+
+
+@linux
+@pytest.mark.parametrize("length", [4085, 4096, 9000])
+def test_a_path_as_long_as_can_be_ends_nothing(length, long):
+    """Readable, one byte too long, and below folders that cannot be listed."""
+    folder, output = long, long.parent / "out.csv"
+    (folder / "ada.py").write_text(MERGE)
+    name = deep(folder, length).relative_to(folder)
+    new_run(folder, output=output)()
+    marks = table(output)
+    ada, other = (marks.pop("ada.py"), *marks.values())
+    assert (ada["points"], ada["look at"]) == ("2", "")
+    assert str(name).startswith(other["submission"].removesuffix("a.py"))
+    if length < 4096 - len("/a.py"):
+        assert other["points"] == "2"
+    else:
+        assert other["problem"] == "it cannot be read: File name too long"
+    report = re.fullmatch(r"its report is (students/.*\.html)", other["look at"])[1]
+    assert str(name)[:9] in (output.with_suffix("") / report).read_text()
+
+
+@linux
+def test_links_and_folders_that_cannot_be_listed_are_said(place):
+    folder = place / "links" / "in"
+    (folder / "ada").mkdir(parents=True)
+    (folder / "ada" / "hw.py").write_text(MERGE)
+    for name in ("eve", "file.py", ".hidden"):
+        (folder / name).symlink_to(folder / "ada")
+    (folder / "gone.py").symlink_to(folder / "nowhere")
+    output = place / "links" / "out.csv"
+    new_run(folder, output=output)()
+    marks = table(output)
+    assert list(marks) == ["ada/hw.py", "eve", "file.py", "gone.py"]
+    assert marks.pop("ada/hw.py")["points"] == "2"
+    assert {row["problem"] for row in marks.values()} == {
+        "it is no file, but a link or a folder"
+    }
 
 
 @linux
