@@ -57,7 +57,7 @@ jobs:
         with:
           python-version: "3.12"
       - run: pip install "mha_lib[grade] @ git+{repository}"
-      - run: python -m mha_lib.grade *.ipynb -a .github/assignment.json -o grades.csv
+      - run: mha-grade *.ipynb -a .github/assignment.json -o grades.csv
       - run: cat grades.csv >> "$GITHUB_STEP_SUMMARY"
       - uses: actions/upload-artifact@v4
         with:

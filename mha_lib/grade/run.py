@@ -42,7 +42,7 @@ def submissions(places: Iterable[Path]) -> dict[str, Path]:
     for start in places:
         if not start.exists():
             raise ValueError(f"files or folders are required; got {start}")
-        for path in [start] if start.is_file() else _below(start):
+        for path in _below(start) if start.is_dir() else [start]:
             name = path.name if path == start else path.relative_to(start).as_posix()
             if name in found:
                 raise ValueError(f"names must differ; got {found[name]} and {path}")

@@ -71,6 +71,6 @@ def test_workflow(tmp_path, capsys):
     commands = [step["run"] for step in job["steps"] if "run" in step]
     assert "git+https://" in commands[0]
     words = commands[1].split()
-    assert words[:3] == ["python", "-m", "mha_lib.grade"]
+    assert words[0] == "mha-grade"
     written = tmp_path / words[words.index("-a") + 1]
     assert load(str(written), tmp_path) == parse(ASSIGNMENT)
