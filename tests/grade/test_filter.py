@@ -12,7 +12,7 @@ from mha_lib.grade.inside import kernel
 from tests.grade.course import linux
 
 MACHINES = list(kernel.ARCHITECTURES)
-SIGNALS = {  # ways to have the kernel send a signal to the owner of a file
+SIGNALS = {  # to the owner of a file, or not any more when the grader ends
     "F_SETOWN": ("fcntl", 3, 8, 1234),
     "F_SETSIG": ("fcntl", 3, 10, 9),
     "F_SETOWN_EX": ("fcntl", 3, 15, 1 << 40),
@@ -20,14 +20,16 @@ SIGNALS = {  # ways to have the kernel send a signal to the owner of a file
     "FIOSETOWN": ("ioctl", 3, 0x8901, 1 << 40),
     "SIOCSPGRP": ("ioctl", 3, 0x8902, 1 << 40),
     "FIOASYNC": ("ioctl", 3, 0x5452, 1 << 40),
+    "PR_SET_PDEATHSIG": ("prctl", 1, 0),
 }
-NUMBERS = {"fcntl": (72, 25), "ioctl": (16, 29)}
+NUMBERS = {"fcntl": (72, 25), "ioctl": (16, 29), "prctl": (157, 167)}
 HONEST = {
     "F_GETFL": ("fcntl", 3, 3, 0),
     "O_NONBLOCK": ("fcntl", 3, 4, 0x800),
     "F_SETLK": ("fcntl", 3, 6, 0x2000),  # a pointer, not a flag
     "F_SETPIPE_SZ": ("fcntl", 3, 1031, 8),
     "FIONREAD": ("ioctl", 3, 0x541B, 0x8901),
+    "PR_SET_NAME": ("prctl", 15, 1 << 40),
 }
 
 
@@ -78,13 +80,13 @@ def refused(error: int) -> int:
 
 
 @pytest.mark.parametrize("way", SIGNALS)
-def test_no_file_gets_an_owner_to_be_signalled(way, judged):
+def test_who_gets_which_signal_is_not_for_a_submission_to_say(way, judged):
     name, *arguments = SIGNALS[way]
     assert judged(NUMBERS[name], *arguments) == refused(errno.EACCES)
 
 
 @pytest.mark.parametrize("way", HONEST)
-def test_what_honest_code_asks_of_files_passes(way, judged):
+def test_what_honest_code_asks_passes(way, judged):
     name, *arguments = HONEST[way]
     assert judged(NUMBERS[name], *arguments) == kernel.ALLOW
 

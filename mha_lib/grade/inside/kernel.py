@@ -112,6 +112,7 @@ REFUSED_WITH = [
     ("open:2:", (1, ANY_BIT, WRITING)),
     ("openat:257:56", (2, ANY_BIT, WRITING)),
     ("prlimit64:302:261", (0, ANY_BIT, 0xFFFFFFFF)),  # limits of another process
+    ("prctl:157:167", (0, EQUALS, SET_PDEATHSIG)),  # no child outlives the grader
     # The owner of a file gets signals, also where the owner is somebody else.
     *(("fcntl:72:25", (1, EQUALS, x)) for x in (SETOWN, SETSIG, SETOWN_EX)),
     ("fcntl:72:25", (1, EQUALS, SETFL), (2, ANY_BIT, ASYNC)),
