@@ -23,6 +23,13 @@ checkpoints (``mha_lib.checkpoints``). ``mha_lib.plots`` draws, and needs matplo
 ``attention`` and ``convert`` name the functions here, not the modules of the same name.
 """
 
+import sys
+
+if any(x.endswith(("mha_lib.grade", "mha-grade")) for x in sys.orig_argv):
+    from mha_lib.grade import start
+
+    start.forget()  # before torch is looked for where submissions may lie
+
 from mha_lib.attention import attention, masked_softmax
 from mha_lib.convert import convert
 from mha_lib.dropin import MultiheadAttention

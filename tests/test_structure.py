@@ -33,7 +33,7 @@ MAY_IMPORT = {
     ".convert": ".convert.*",
     ".checkpoints": ".convert.*",
     ".plots": "",
-    ".__init__": f"{BASE} .attention .convert.* .dropin .styles.*",
+    ".__init__": f"{BASE} .attention .convert.* .dropin .styles.* .grade.start",
     ".widgets": ".widgets.* .plots .layouts",  # they take arrays, not modules
     ".check": ".check.*",  # judges by a reference of its own
     ".check.beside": ".check.beside.*",  # runs beside submissions, loaded alone

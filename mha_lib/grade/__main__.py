@@ -1,8 +1,8 @@
 """Grade submissions, or pack the grader for somewhere else.
 
-    python -m mha_lib.grade submissions/ -a a2 -o grades.csv
-    python -m mha_lib.grade gradescope -a a2 -o autograder.zip
-    python -m mha_lib.grade actions -a a2 -o course-repository/
+    mha-grade submissions/ -a a2 -o grades.csv
+    mha-grade gradescope -a a2 -o autograder.zip
+    mha-grade actions -a a2 -o course-repository/
 
 The first takes notebooks and .py files, or folders of them, and writes the table, and
 beside it a folder of the same name: a page and a JSON file for each student, and
@@ -27,7 +27,7 @@ FOLDER = Path(__file__).resolve().parents[2] / "book" / "assignments"
 def parser(command: str) -> argparse.ArgumentParser:
     """The options of a command; grading has no name."""
     new = argparse.ArgumentParser(
-        prog=f"python -m mha_lib.grade {command}".rstrip(),
+        prog=f"mha-grade {command}".rstrip(),
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -35,13 +35,13 @@ def parser(command: str) -> argparse.ArgumentParser:
     what = "an id such as a1, a notebook or a JSON file"
     add("-a", "--assignment", required=True, help=what)
     where = "where an id is looked for; the clone's book/assignments unless given"
-    add("--folder", type=Path, default=FOLDER, help=where)
-    add("-o", "--output", type=Path, required=True, help="what to write")
+    add("--folder", type=_absolute, default=FOLDER, help=where)
+    add("-o", "--output", type=_absolute, required=True, help="what to write")
     if command == "gradescope":
         add("--pip", default="", help="options for pip, in quotes")
     if command in ("", "results"):
         count = {"nargs": "+"} if command == "" else {}
-        add("submissions", type=Path, **count, help="files or folders")
+        add("submissions", type=_absolute, **count, help="files or folders")
         add("--seconds", type=float, default=20, help="of CPU for one cell or question")
         add("--wall", type=float, default=90, help="seconds for one submission")
         add("--cpu", type=int, default=60, help="seconds of CPU time for one")
@@ -56,16 +56,30 @@ def parser(command: str) -> argparse.ArgumentParser:
     return new
 
 
+def _absolute(text: str) -> Path:
+    return Path(text).absolute()
+
+
+def cli() -> None:
+    """What `mha-grade` and `python -m mha_lib.grade` do."""
+    main(sys.argv[1:])
+
+
 def main(arguments: list[str]) -> None:
-    """Run a command."""
+    """Run a command, where no file of a student lies: Python's children look there."""
     commands = {"gradescope": pack, "actions": pack, "results": one}
     command = arguments[0] if arguments and arguments[0] in commands else ""
     options = parser(command).parse_args(arguments[bool(command) :])
     options.command = command
+    started = os.getcwd()
     try:
+        options.assignment = load(options.assignment, options.folder)
+        os.chdir(os.sep)
         commands.get(command, grade)(options)
     except (ValueError, Unsafe, OSError) as error:
-        sys.exit(f"mha_lib.grade: {error}")
+        sys.exit(f"mha-grade: {error}")
+    finally:
+        os.chdir(started)
 
 
 def limits(options: argparse.Namespace) -> dict:
@@ -84,7 +98,7 @@ def grade(options: argparse.Namespace) -> None:
         raise ValueError("a progress bar needs tqdm: pip install tqdm") from None
 
     run = Run(
-        load(options.assignment, options.folder),
+        options.assignment,
         options.submissions,
         options.output,
         limits(options),
@@ -116,8 +130,7 @@ def one(options: argparse.Namespace) -> None:
     else:
         hidden = [options.submissions.parent]
         given = limits(options) | {"hidden": hidden}
-        assignment = load(options.assignment, options.folder)
-        with Judge(assignment, seed, **given) as judge:
+        with Judge(options.assignment, seed, **given) as judge:
             result = platforms.results(judge.grade(read(path)))
     write(options.output, json.dumps(result, indent=1))
 
@@ -126,7 +139,7 @@ def pack(options: argparse.Namespace) -> None:
     """Write what grades elsewhere."""
     from mha_lib.grade import platforms
 
-    assignment = load(options.assignment, options.folder)
+    assignment = options.assignment
     if options.command == "gradescope":
         platforms.gradescope(assignment, options.output, options.pip)
     else:
@@ -135,4 +148,4 @@ def pack(options: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    cli()

@@ -13,6 +13,7 @@ from mha_lib.check import repository
 from mha_lib.grade import report
 from mha_lib.grade.assignments import Assignment
 from mha_lib.grade.journal import write
+from mha_lib.grade.run import submissions
 from mha_lib.grade.submission import SUFFIXES
 
 __all__ = ["gradescope", "results", "workflow"]
@@ -57,7 +58,7 @@ jobs:
         with:
           python-version: "3.12"
       - run: pip install "mha_lib[grade] @ git+{repository}"
-      - run: python -m mha_lib.grade *.ipynb -a .github/assignment.json -o grades.csv
+      - run: mha-grade *.ipynb -a .github/assignment.json -o grades.csv
       - run: cat grades.csv >> "$GITHUB_STEP_SUMMARY"
       - uses: actions/upload-artifact@v4
         with:
@@ -114,8 +115,9 @@ def results(result: dict) -> dict:
 
 def only(folder: Path) -> Path:
     """The one notebook, or the one .py file, that was handed in."""
+    paths = submissions([folder]).values()
     for suffix in SUFFIXES:
-        found = sorted(folder.rglob(f"*{suffix}"))
+        found = [path for path in paths if path.suffix.lower() == suffix]
         if len(found) == 1:
             return found[0]
         if found:

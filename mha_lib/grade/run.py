@@ -8,11 +8,12 @@ import re
 import secrets
 import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
+from unicodedata import category
 
 from mha_lib.grade import report
 from mha_lib.grade.assignments import Assignment, parse
@@ -25,26 +26,49 @@ from mha_lib.grade.submission import Submission, read
 __all__ = ["Run", "submissions"]
 
 BESIDE = ("__pycache__", "__MACOSX")  # folders that other programs leave
-FORMULA = ("=", "+", "-", "@", "\t")
+FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # begin one
+JOINERS = "\u200c\u200d"  # invisible, and letters of Persian and Hindi need them
+UNSEEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}  # Unicode's categories: control, bidirectional
+LONGEST = 400  # bytes of a report's path below its folder, which may lie deep itself
 _LOCAL = threading.local()  # a judge for each thread that grades, kept warm
 
 
 def submissions(places: Iterable[Path]) -> dict[str, Path]:
-    """Files, and all files below folders but for hidden ones, by their names."""
+    """Files, and all files below folders but for hidden ones, by their names.
+
+    Links, and folders that cannot be listed, are among them: they are told so.
+    """
     found: dict[str, Path] = {}
     for start in places:
         if not start.exists():
             raise ValueError(f"files or folders are required; got {start}")
-        inside = [start] if start.is_file() else []
-        for place, folders, names in os.walk(start):
-            folders[:] = [x for x in folders if x[0] != "." and x not in BESIDE]
-            inside += [Path(place, name) for name in names if not name.startswith(".")]
-        for path in inside:
+        for path in _below(start) if start.is_dir() else [start]:
             name = path.name if path == start else path.relative_to(start).as_posix()
             if name in found:
                 raise ValueError(f"names must differ; got {found[name]} and {path}")
             found[name] = path
     return dict(sorted(found.items()))
+
+
+def _below(start: Path) -> Iterator[Path]:
+    """Without recursion, as folders may be deeper than that goes."""
+    with os.scandir(start):
+        folders = [start]
+    while folders:
+        folder = folders.pop()
+        try:
+            with os.scandir(folder) as inside:
+                entries = list(inside)
+        except OSError:
+            yield folder
+            continue
+        for entry in entries:
+            if entry.name.startswith("."):
+                continue
+            if not entry.is_dir(follow_symlinks=False):
+                yield folder / entry.name
+            elif entry.name not in BESIDE:
+                folders.append(folder / entry.name)
 
 
 @dataclass
@@ -125,9 +149,12 @@ class Run:
 
     def _keep(self, journal: Journal, name: str, result: dict) -> None:
         """First the reports, then the line that says that they are there."""
-        path = self.place / "students" / _short(name)
+        place = Path("students", _short(name))
+        path = self.place / place
         self._tell(result.pop("unprotected"))
         result = {"submission": name, **result}
+        if place != Path("students", name):
+            result["mentions"] += [f"its report is {place.as_posix()}.html"]
         write(path.with_name(path.name + ".json"), json.dumps(result, indent=1))
         write(path.with_name(path.name + ".html"), report.page(result))
         journal.add(report.row(result))
@@ -175,23 +202,27 @@ def close() -> None:
 
 
 def _short(name: str) -> Path:
-    """A name that every file system takes, its folders kept."""
+    """A name that every file system takes; its folders are kept, unless too many."""
     *folders, last = Path(name).parts
     # No folder may have the name of a report.
     folders = [re.sub(r"(\.(json|html)_*)$", r"\1_", x, flags=re.I) for x in folders]
-    parts = []
-    for part in (*folders, last):
-        if len(part.encode(errors="replace")) > 200:
-            part = part[:40] + "-" + sha256(part.encode(errors="replace")).hexdigest()
-        parts.append(part)
-    return Path(*parts)
+    short = Path(*map(_cut, (*folders, last)))
+    if len(os.fsencode(short)) > LONGEST:
+        short = Path(_cut(folders[0]), sha256(os.fsencode(name)).hexdigest())
+    return short
+
+
+def _cut(part: str) -> str:
+    """The name of one file or folder, at a length that leaves room for a suffix."""
+    known = os.fsencode(part)
+    return part if len(known) <= 200 else f"{part[:40]}-{sha256(known).hexdigest()}"
 
 
 def _csv(rows: list[dict], assignment: Assignment) -> str:
-    """One line a submission; what a spreadsheet would take for a formula is quoted."""
+    """One line a submission, every cell in quotes."""
     names = [question.name for question in assignment.questions]
     lines = io.StringIO()
-    table = csv.writer(lines, lineterminator="\n")
+    table = csv.writer(lines, lineterminator="\n", quoting=csv.QUOTE_ALL)
     ends = ["mistakes", "problem", "look at"]
     table.writerow(["submission", "points", "out_of", *names, *ends])
     for row in rows:
@@ -200,5 +231,20 @@ def _csv(rows: list[dict], assignment: Assignment) -> str:
         texts = row["mistakes"], [row["problem"]], row["mentions"]
         ends = map("; ".join, texts)
         line = [row["submission"], *points, *marks, *ends]
-        table.writerow(["'" * text.startswith(FORMULA) + text for text in line])
+        table.writerow(map(_cell, line))
     return lines.getvalue()
+
+
+def _cell(text: str) -> str:
+    """A text of one line that shows what is in it, and is no formula.
+
+    What would begin another line, turn the text round or not be seen at all is written
+    as Python writes it; an apostrophe marks what a spreadsheet would compute.
+    """
+    shown = "".join(
+        x.encode("unicode_escape").decode()
+        if x == "\\" or (category(x) in UNSEEN and x not in JOINERS)
+        else x
+        for x in text
+    )
+    return "'" * shown.lstrip().startswith((*FORMULA, "'")) + shown

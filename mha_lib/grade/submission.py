@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,29 +45,29 @@ def read(path: os.PathLike | str) -> Submission:
     """
     path = Path(path)
     kind = path.suffix.lower()
-    if kind not in SUFFIXES:
-        return _refused(path, "a notebook (.ipynb) or a .py file is required")
-    if path.is_symlink() or not path.is_file():
-        return _refused(path, "it is no file, but a link or a folder")
+    known = b""
     try:
+        status = path.lstat()
+        known = f"{status.st_size} {status.st_mtime_ns}".encode()
+        if not stat.S_ISREG(status.st_mode):
+            return _refused(known, "it is no file, but a link or a folder")
+        if kind not in SUFFIXES:
+            return _refused(known, "a notebook (.ipynb) or a .py file is required")
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             content = file.read(LARGEST) if size <= LARGEST else b""
     except OSError as error:
-        return _refused(path, f"it cannot be read: {error.strerror}")
+        return _refused(known, f"it cannot be read: {error.strerror}")
     if size > LARGEST:
         most, came = LARGEST >> 20, size / (1 << 20)
         return _refused(
-            path,
+            known,
             f"a file may have {most} MB; this one has {came:.0f}: clear the outputs "
             "of the notebook and hand it in again",
         )
     return Submission(content, kind[1:], hashlib.sha256(content).hexdigest())
 
 
-def _refused(path: Path, problem: str) -> Submission:
-    known = b""
-    if path.exists():
-        status = path.stat()
-        known = f"{status.st_size} {status.st_mtime_ns}".encode()
+def _refused(known: bytes, problem: str) -> Submission:
+    """``known`` is what tells it from another one, as nothing in it was read."""
     return Submission(b"", "", hashlib.sha256(known).hexdigest(), problem)

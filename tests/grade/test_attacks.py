@@ -162,6 +162,39 @@ raise ValueError("x")
     "text that is no text": called(
         r"raise ValueError('\ud800\x00\x1b[31m')", "ValueError"
     ),
+    "signals of a file's owner": called(
+        """
+import fcntl, os
+ours, theirs = os.pipe()
+passed = []
+for command, value in ((8, os.getppid()), (10, 9), (4, 0x2000)):
+    try:
+        fcntl.fcntl(ours, command, value)
+        passed.append(command)
+    except OSError: pass
+os.write(theirs, b"x")
+raise RuntimeError(f"passed {passed} in the end")
+""",
+        "passed [] in the end",
+    ),
+    "outlives the grader": called(
+        """
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+said = libc.prctl(1, 0), ctypes.get_errno(), libc.prctl(15, b"me")
+raise RuntimeError(f"prctl said {said}")
+""",
+        "prctl said (-1, 13, 0)",
+    ),
+    "whose machine": called(
+        """
+import os, sys
+places = sys.argv + sys.orig_argv + [os.environ.get("HOME", "")]
+places = [x for x in places if "home" in x or "root" in x or SUBMISSIONS in x]
+raise RuntimeError(f"found {places} in the end")
+""",
+        "found [] in the end",
+    ),
     "connection shut down": anywhere(
         """
 import ctypes, time
@@ -191,10 +224,11 @@ for fd in range(3, 64):
 
 
 @pytest.mark.parametrize("name", MORE)
-def test_attack_of_the_second_round(name, graded, judge, hasty_judge):
+def test_attack_of_the_second_round(name, graded, folder, judge, hasty_judge):
     attack: Attack = MORE[name]
     judge = judge_of(name, attack, judge, hasty_judge)
-    result = graded(attack.source, judge=judge)
+    source = attack.source.replace("SUBMISSIONS", repr(str(folder)))
+    result = graded(source, judge=judge)
     assert result["points"] == attack.points, told(result)
     assert any(words in told(result) for words in attack.words.split("|"))
     assert "a fault of the grader" not in told(result)

@@ -1,6 +1,7 @@
 """A submission as cells, and how they run: whatever fails, the rest goes on."""
 
 import os
+import time
 from types import ModuleType
 
 import pytest
@@ -26,10 +27,20 @@ MAGICS = {
     "%timeit -n 3 -r 2 pass\nx = 1": 1,
     "x = 1\nx?\n?x\nx??": 1,
     "files = !ls\nx = 1": 1,
+    "if True:\n    f = !ls\nx = 1": 1,
     "if True:\n    %time x = 1\n    !ls\n": 1,
     "x = (9\n%4)": 1,
     "x = len('''\n!''') // 2": 1,
 }
+
+
+@pytest.mark.parametrize("much", [" ", "\t", "a ", "a=", "%", "-a ", "?", ".", "\\"])
+@pytest.mark.parametrize("start", ["", "%time ", "!", "a "])
+def test_long_lines_take_no_longer_than_they_are_long(start, much):
+    line = start + much * 40_000
+    before = time.process_time()
+    cells._without_magics(f"{line}(\nx = 1")
+    assert time.process_time() - before < 2.0  # of CPU: a thousandth is usual
 
 
 @alarm

@@ -62,6 +62,17 @@ def test_gradescope_wants_one_file(tmp_path):
         platforms.only(tmp_path)
 
 
+def test_gradescope_does_not_count_what_other_programs_leave(tmp_path):
+    places = ["hw.ipynb", ".ipynb_checkpoints/hw-checkpoint.ipynb", "._hw.ipynb"]
+    places += ["__MACOSX/._hw.ipynb", "__MACOSX/hw.ipynb", "__pycache__/hw.py"]
+    for place in places:
+        (tmp_path / place).parent.mkdir(exist_ok=True)
+        (tmp_path / place).touch()
+    assert platforms.only(tmp_path) == tmp_path / "hw.ipynb"
+    (tmp_path / "hw.ipynb").rename(tmp_path / "HW.IPYNB")
+    assert platforms.only(tmp_path).name == "HW.IPYNB"
+
+
 def test_workflow(tmp_path, capsys):
     yaml = pytest.importorskip("yaml")
     (tmp_path / "a9.json").write_text(json.dumps(ASSIGNMENT))
@@ -71,6 +82,6 @@ def test_workflow(tmp_path, capsys):
     commands = [step["run"] for step in job["steps"] if "run" in step]
     assert "git+https://" in commands[0]
     words = commands[1].split()
-    assert words[:3] == ["python", "-m", "mha_lib.grade"]
+    assert words[0] == "mha-grade"
     written = tmp_path / words[words.index("-a") + 1]
     assert load(str(written), tmp_path) == parse(ASSIGNMENT)

@@ -1,7 +1,10 @@
 """A run over a folder: every submission once, whatever happens; readable outputs."""
 
+import csv
+import io
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from mha_lib.grade import engines, judge, run
+from mha_lib.grade.assignments import parse
 from mha_lib.grade.run import submissions
 from tests.grade.attacks.table import MERGE
 from tests.grade.course import (
@@ -31,7 +35,7 @@ def test_all_outputs(folder):
     out = folder.parent / "out"
     marks = table(out / "grades.csv")
     assert {name: float(row["points"]) for name, row in marks.items()} == POINTS
-    assert "\n'=cmd|x.py," in (out / "grades.csv").read_text(), "a formula"
+    assert '\n"\'=cmd|x.py",' in (out / "grades.csv").read_text(), "a formula"
     assert marks["ada.py"]["merge_heads"] == "2" and marks["ada.py"]["out_of"] == "5"
     assert "a notebook (.ipynb) or a .py file" in marks["essay.pdf"]["problem"]
     assert marks["eve.py"]["look at"] == "cell 1, line 1: gc"
@@ -158,6 +162,39 @@ def processes(text: str) -> list[str]:
 
 # --- names -------------------------------------------------------------------------
 
+FORGED = {  # names of files, and what stands in the table
+    "eve\rben.py": r"eve\rben.py",
+    'eve\n"ben.py","5","5"': r'eve\n"ben.py","5","5"',
+    "eve\x85ben\u2028cleo.py": r"eve\x85ben\u2028cleo.py",
+    "\x1b[2Jeve.py": r"\x1b[2Jeve.py",
+    "eve\u202eyp.neb": r"eve\u202eyp.neb",
+    "\u200bben.py": r"\u200bben.py",
+    os.fsdecode(b"caf\xe9.py"): r"caf\udce9.py",
+    r"eve\rben.py": r"eve\\rben.py",  # no other name reads like it
+    "=1+1.py": "'=1+1.py",
+    " @SUM(A1).py": "' @SUM(A1).py",
+    "\uff1d1+1.py": "'\uff1d1+1.py",
+    "'=1+1.py": "''=1+1.py",
+    "eve;=1+1.py": "eve;=1+1.py",
+    "ben é; 山田\u3000太郎, علی\u200cرضا.py": "ben é; 山田\u3000太郎, علی\u200cرضا.py",
+}
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_a_name_forges_no_row_of_the_table_and_no_formula(separator):
+    marks = {"points": 1.0, "out_of": 5, "problem": "a\rb", "mistakes": []}
+    marks |= {"by_question": {"merge_heads": 1.0, "split_heads": 0.0}, "mentions": []}
+    rows = [{"submission": name, **marks} for name in FORGED]
+    text = run._csv(rows, parse(ASSIGNMENT))
+    assert len(text.splitlines()) == len(FORGED) + 1
+    read = list(csv.reader(io.StringIO(text, newline=""), delimiter=separator))
+    assert len(read) == len(FORGED) + 1  # whatever separates cells where it is opened
+    assert not any(cell.startswith(run.FORMULA) for row in read for cell in row)
+    if separator == ",":
+        assert [row[0] for row in read[1:]] == list(FORGED.values())
+        assert {len(row) for row in read} == {8}
+        assert {row[6] for row in read[1:]} == {r"a\rb"}
+
 
 def test_names_of_submissions(folder, tmp_path):
     assert list(submissions([folder])) == sorted(SUBMISSIONS)
@@ -183,6 +220,66 @@ def test_a_name_that_is_no_text_and_a_folder_with_an_odd_one_are_graded(place):
     assert {row["points"] for row in table(output).values()} == {"2"}
     assert len(list((place / "odd" / "out" / "students").rglob("*.html"))) == 3
     assert new_run(folder, output=output)()["submissions"] == 3  # nothing is left
+
+
+def deep(folder: Path, bytes_of_path: int) -> Path:
+    """A file in so many folders that its path is as long as asked for."""
+    start = os.open(folder, os.O_RDONLY)
+    path = folder
+    while len(os.fsencode(path)) < bytes_of_path:
+        os.mkdir("d", dir_fd=start)
+        below = os.open("d", os.O_RDONLY, dir_fd=start)
+        os.close(start)
+        start, path = below, path / "d"
+    with open(os.open("a.py", os.O_WRONLY | os.O_CREAT, dir_fd=start), "w") as file:
+        file.write(MERGE)
+    os.close(start)
+    return path / "a.py"
+
+
+@pytest.fixture
+def long(place):
+    (place / "long" / "in").mkdir(parents=True)
+    yield place / "long" / "in"
+    subprocess.run(["rm", "-r", place / "long"], check=True)  # as deep as it is
+
+
+@linux
+@pytest.mark.parametrize("length", [4085, 4096, 9000])
+def test_a_path_as_long_as_can_be_ends_nothing(length, long):
+    """Readable, one byte too long, and below folders that cannot be listed."""
+    folder, output = long, long.parent / "out.csv"
+    (folder / "ada.py").write_text(MERGE)
+    name = deep(folder, length).relative_to(folder)
+    new_run(folder, output=output)()
+    marks = table(output)
+    ada, other = (marks.pop("ada.py"), *marks.values())
+    assert (ada["points"], ada["look at"]) == ("2", "")
+    assert str(name).startswith(other["submission"].removesuffix("a.py"))
+    if length < 4096 - len("/a.py"):
+        assert other["points"] == "2"
+    else:
+        assert other["problem"] == "it cannot be read: File name too long"
+    report = re.fullmatch(r"its report is (students/.*\.html)", other["look at"])[1]
+    assert str(name)[:9] in (output.with_suffix("") / report).read_text()
+
+
+@linux
+def test_links_and_folders_that_cannot_be_listed_are_said(place):
+    folder = place / "links" / "in"
+    (folder / "ada").mkdir(parents=True)
+    (folder / "ada" / "hw.py").write_text(MERGE)
+    for name in ("eve", "file.py", ".hidden"):
+        (folder / name).symlink_to(folder / "ada")
+    (folder / "gone.py").symlink_to(folder / "nowhere")
+    output = place / "links" / "out.csv"
+    new_run(folder, output=output)()
+    marks = table(output)
+    assert list(marks) == ["ada/hw.py", "eve", "file.py", "gone.py"]
+    assert marks.pop("ada/hw.py")["points"] == "2"
+    assert {row["problem"] for row in marks.values()} == {
+        "it is no file, but a link or a folder"
+    }
 
 
 @linux

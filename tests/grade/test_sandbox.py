@@ -91,6 +91,18 @@ def test_a_look_ahead_sees_what_the_warm_process_lacks(monkeypatch):
     assert sandbox.unprotected() == []
 
 
+@linux
+def test_processor_time_that_ran_out_is_not_called_memory():
+    """A child that blocks the first signal is ended by the second one."""
+    block = b"import signal\nsignal.pthread_sigmask(0, set(signal.Signals))\n"
+    loop = b"signal.setitimer(2, 0)\nwhile True: pass"  # no limit of its cell
+    question = {"name": "x", "probes": []}
+    with sandbox.Sandbox(cpu=1, wall=500.0, seconds=150.0, unsafe=True) as started:
+        for source in (block + loop, b"import signal\n" + loop):
+            reply = started.run(source, "py", [question])
+            assert reply.ending == "it was stopped after 1 seconds of CPU time"
+
+
 def test_both_processors_have_a_number_for_what_both_have():
     for table in kernel.REFUSED.values():
         for call in table.split():

@@ -56,7 +56,8 @@ def test_what_cannot_be_graded_is_told_apart_all_the_same(tmp_path, monkeypatch)
     essay = tmp_path / "essay.pdf"
     essay.touch()
     assert read(essay).problem.startswith("a notebook (.ipynb) or a .py file")
-    assert read(tmp_path / "gone.py").problem == "it is no file, but a link or a folder"
+    assert read(tmp_path).problem == "it is no file, but a link or a folder"
+    assert read(tmp_path / "gone.py").problem.startswith("it cannot be read: No such")
 
 
 def test_what_the_system_does_not_open_has_a_reason(tmp_path, monkeypatch):

@@ -75,7 +75,7 @@ def _without_magics(source: str) -> str:
     run = rf"(?m)^([ \t]*)%({'|'.join(RUN)}) +(-\S+ +(\d+ +)?)*"
     source = re.sub(run, r"\1", source)  # the statement behind %time is Python
     source = re.sub(r"(?m)^([ \t]*)([%!?].*|[\w.]+\?{1,2})$", r"\1pass", source)
-    return re.sub(r"(?m)^([ \t]*[\w, ]+=)[ \t]*[%!].*$", r"\1 None", source)
+    return re.sub(r"(?m)^([ \t]*\w[\w, ]*=)[ \t]*[%!].*$", r"\1 None", source)
 
 
 def run(module: ModuleType, cells: list[str], seconds: float) -> list[str]:

@@ -76,7 +76,8 @@ class Limits:
         caps = {"CPU": self.cpu, "NOFILE": self.files, "FSIZE": 0, "CORE": 0}
         caps |= {"NPROC": 1, "AS": self.memory} if kernel.LINUX else {}
         for name, cap in caps.items():
-            resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (cap, cap))
+            hard = cap + (name == "CPU")  # for who blocks the signal of the other one
+            resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (cap, hard))
         if self.root:
             become(OWN_USER, may_read=self.ruleset is not None)
         if kernel.LINUX:

@@ -36,6 +36,8 @@ def main() -> None:
     settings = json.loads(sys.argv[2])
     adapter = load(settings["adapter"]).run
     imports()
+    sys.argv[1:], sys.orig_argv[1:] = [], []  # they say where things lie,
+    os.environ["HOME"] = os.sep  # and whose machine it is
     limits = Limits(**settings["limits"])
     limits.hidden += [Path(__file__).resolve().parents[2]]
     missing = limits.prepare()
