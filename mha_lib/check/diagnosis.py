@@ -137,8 +137,8 @@ def conclude(
         found.mistakes = list(found.raised)
         explanations = simpler
     _verdict(found, seen, explanations, cases)
-    _beside_the_numbers(found, seen, explanations, cases, loading, given_away)
-    found.properties = properties_of(seen, cases, found.verdict, found.mistakes)
+    dropout = _beside_the_numbers(found, seen, explanations, cases, loading, given_away)
+    found.properties = properties_of(seen, cases, found.verdict, dropout)
     if found.verdict != "right" and explanations:
         found.example = example_of(cases, explanations[0])
     elif found.verdict == "unknown":
@@ -277,9 +277,14 @@ def _beside_the_numbers(
     cases: list,
     loading: Loading,
     given_away: list[str],
-) -> None:
-    """Mistakes and policies that no stage of the reference shows."""
+) -> bool | None:
+    """Mistakes and policies that no stage of the reference shows.
+
+    Returns:
+        Whether dropout is right; None where it was not judged.
+    """
     extra = []
+    dropout = False if "dropout-in-eval" in found.mistakes else None
     if seen.changed:
         extra.append("inputs-changed")
         found.evidence.append(Fact("inputs-changed", {"names": seen.changed}))
@@ -299,7 +304,8 @@ def _beside_the_numbers(
         if not names(explained.route):
             wrong, known = training.dropout(seen, loading)
             extra += wrong
-            found.evidence += [] if known else [Fact("other-dropout")]
+            found.evidence += [Fact("other-dropout")] if known is False else []
+            dropout = known and not wrong
     extra += given_away
     for name in ("half", "device"):
         _, outcome = seen.probe(name) or (None, {})
@@ -323,6 +329,7 @@ def _beside_the_numbers(
         note = seen.ran_with[0]
         values = {key: value for key, value in note.items() if key != "code"}
         found.policy["call"] = Fact(RAN_WITH, values)
+    return dropout
 
 
 def _of_error(outcome: dict) -> list[str]:
