@@ -283,6 +283,20 @@ def test_points_are_shown_as_they_were_given():
     assert "only where" not in right
 
 
+def test_a_property_that_nobody_looked_at_was_not_seen():
+    worth = {"inputs_unchanged": 1, "right": 3}
+    blank = asked("attention", properties=worth, points=4)
+    probes = blank.probes["answer"]
+    outcomes = [{"error": "nothing is called answer"}] * len(probes)
+    text = report.question(blank._question(blank.assignment.questions[0], outcomes))
+    assert "<td>inputs unchanged</td><td>not seen</td><td>0</td>" in text
+    assert "<td>no</td>" not in text
+    wrong = report.question(
+        marked("attention", WRONG["attention"], properties=worth, points=4)
+    )
+    assert "<td>right</td><td>no</td><td>0</td>" in wrong
+
+
 # --- the class ---------------------------------------------------------------------
 
 
