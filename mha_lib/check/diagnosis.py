@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from mha_lib.check import training
-from mha_lib.check.beside import RAN_WITH, SQUARE_MASK
+from mha_lib.check.beside import RAN_WITH, SQUARE_MASK, located
 from mha_lib.check.catalogue import WEIGHTED
 from mha_lib.check.example import Example, example_of, revealed
 from mha_lib.check.properties import properties_of
@@ -33,10 +33,10 @@ from mha_lib.check.words import CONFIDENCE, Fact, in_words
 
 __all__ = ["Diagnosis", "conclude"]
 
-OF_TORCH = {  # what its errors give away
+OF_TORCH = {  # what its messages give away
     "fill-overflows-half": r"without overflow",
     "constant-device": r"same device|expected device",
-    "constant-dtype": r"same dtype|expected scalar type|to have the same",
+    "constant-dtype": r"same dtype|expected scalar type",
 }
 OF_CODE = {SQUARE_MASK: "causal-square"}  # and what we have noted ourselves
 
@@ -56,6 +56,7 @@ class Diagnosis:
         advice: names of mistakes that do no harm in the dtype and on the device used.
         error: why there is no answer, or the first error, in words.
         example: one place where theirs is wrong.
+        raised: those of ``mistakes`` that an error showed, and no comparison.
     """
 
     task: str
@@ -68,11 +69,15 @@ class Diagnosis:
     advice: list[str] = field(default_factory=list)
     error: str | None = None
     example: Example | None = None
+    raised: list[str] = field(default_factory=list)
 
     @property
     def confidence(self) -> str:
         """What the verdict rests on."""
-        return CONFIDENCE[self.verdict]
+        if not self.raised or self.verdict not in ("named", "stacked"):
+            return CONFIDENCE[self.verdict]
+        words = CONFIDENCE[f"{self.verdict} by an error"]
+        return words.format(raised=", ".join(self.raised))
 
     def to_dict(self) -> dict:
         """All but the tensors, ready for JSON: facts and the example in words."""
@@ -109,10 +114,12 @@ def conclude(
     compared = [(p, o) for p, o in pairs if not SPECIAL & p["options"].keys()]
     errors = [o for _, o in compared if "error" in o]
     first = errors[0] if errors else {}
-    found = Diagnosis(task, "failed", error=first.get("error"))
+    found = Diagnosis(task, "failed")
+    if first:
+        found.error = located(first["error"], first.get("line", ""))
     given_away = _of_error(first)
     if len(errors) == len(compared):
-        found.mistakes = given_away
+        found.mistakes, found.raised = given_away, list(given_away)
         found.verdict = "named" if found.mistakes else "failed"
         found.properties = {"runs": False}
         return found
@@ -125,12 +132,13 @@ def conclude(
     simpler = (
         [] if seen.varies else _where_it_answers(task, cases, explanations, search)
     )
+    found.raised = given_away or (_of_sizes(cases) if simpler else [])
     if simpler:
-        found.mistakes = given_away or _of_sizes(cases)
+        found.mistakes = list(found.raised)
         explanations = simpler
     _verdict(found, seen, explanations, cases)
-    _beside_the_numbers(found, seen, explanations, cases, loading, given_away)
-    found.properties = properties_of(seen, cases, found.verdict, found.mistakes)
+    dropout = _beside_the_numbers(found, seen, explanations, cases, loading, given_away)
+    found.properties = properties_of(seen, cases, found.verdict, dropout)
     if found.verdict != "right" and explanations:
         found.example = example_of(cases, explanations[0])
     elif found.verdict == "unknown":
@@ -269,9 +277,14 @@ def _beside_the_numbers(
     cases: list,
     loading: Loading,
     given_away: list[str],
-) -> None:
-    """Mistakes and policies that no stage of the reference shows."""
+) -> bool | None:
+    """Mistakes and policies that no stage of the reference shows.
+
+    Returns:
+        Whether dropout is right; None where it was not judged.
+    """
     extra = []
+    dropout = False if "dropout-in-eval" in found.mistakes else None
     if seen.changed:
         extra.append("inputs-changed")
         found.evidence.append(Fact("inputs-changed", {"names": seen.changed}))
@@ -291,7 +304,8 @@ def _beside_the_numbers(
         if not names(explained.route):
             wrong, known = training.dropout(seen, loading)
             extra += wrong
-            found.evidence += [] if known else [Fact("other-dropout")]
+            found.evidence += [Fact("other-dropout")] if known is False else []
+            dropout = known and not wrong
     extra += given_away
     for name in ("half", "device"):
         _, outcome = seen.probe(name) or (None, {})
@@ -315,12 +329,15 @@ def _beside_the_numbers(
         note = seen.ran_with[0]
         values = {key: value for key, value in note.items() if key != "code"}
         found.policy["call"] = Fact(RAN_WITH, values)
+    return dropout
 
 
 def _of_error(outcome: dict) -> list[str]:
     """The mistake that an error gives away: ours by its code, torch's by its words."""
     if outcome.get("code") in OF_CODE:
         return [OF_CODE[outcome["code"]]]
+    if outcome.get("raised_by") != "torch":
+        return []
     text = outcome.get("error", "")
     found = [name for name, pattern in OF_TORCH.items() if re.search(pattern, text)]
     return found[:1]

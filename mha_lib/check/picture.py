@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from mha_lib.check.example import Example
+from mha_lib.check.tasks import TASKS
 
 __all__ = ["COLUMNS", "ROWS", "STYLE", "html", "of"]
 
@@ -58,11 +59,12 @@ def of(example: Example | None, task: str) -> dict | None:
         return None  # in the third decimal, which the words give
     rows, columns = _window(yours, expected)
     yours, expected, off = (x[rows, columns] for x in (yours, expected, off))
+    down, across = ("query", "key") if example.kind == "map" else TASKS[task].axes
     return {
         "kind": example.kind,
         "place": list(lead),
-        "down": "token" if task in ("split_heads", "merge_heads") else "query",
-        "across": "feature" if example.kind == "output" else "key",
+        "down": down,
+        "across": across,
         "size": list(both[0].shape[-2:]),
         "first": [rows.start, columns.start],
         "yours": _numbers(yours),

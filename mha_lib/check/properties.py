@@ -1,7 +1,5 @@
 """What holds and what does not, each by a name that never changes."""
 
-from collections.abc import Iterable
-
 import torch
 from torch import Tensor
 
@@ -30,9 +28,9 @@ def property_names(task: str) -> set[str]:
 
 
 def properties_of(
-    seen: Seen, cases: list[Case], verdict: str, mistakes: Iterable[str]
+    seen: Seen, cases: list[Case], verdict: str, dropout: bool | None
 ) -> dict[str, bool]:
-    """What holds, and what does not, under a verdict with these mistakes."""
+    """What holds, and what does not; what was not looked at is absent."""
     judged = {case.name: bool(fitting_policies([case], ())) for case in cases}
     holds = {
         "runs": all(case.output is not None for case in cases),
@@ -65,8 +63,9 @@ def properties_of(
                 holds[name] = "error" not in pair[1]
         if (pair := seen.probe("gradient")) and "outputs" in pair[1]:
             holds["gradients"] = not pair[1].get("without_gradient")
-        if (pair := seen.probe("training")) and "outputs" in pair[1]:
-            holds["dropout"] = not any("dropout" in name for name in mistakes)
+        trained = (pair := seen.probe("training")) and "outputs" in pair[1]
+        if trained and dropout is not None:
+            holds["dropout"] = dropout
     else:
         holds |= {f"right: {name}": value for name, value in judged.items()}
         if seen.task in MASKS:

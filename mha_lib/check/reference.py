@@ -26,6 +26,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from mha_lib.check.beside import LAYERS
+from mha_lib.check.tasks import TASKS
 
 __all__ = ["POLICIES", "Problem", "Route", "Stage", "Undefined", "compute"]
 
@@ -255,7 +256,11 @@ def back(p: Problem, context: Tensor, query: Tensor, route: Route) -> Tensor:
 
 
 def part_of(p: Problem, route: Route) -> Tensor:
-    """The answer of a task that is one stage, or a few."""
+    """The answer of a task that is one stage, or a few.
+
+    Raises:
+        ValueError: nobody has said how to compute this task.
+    """
     do = chosen(route)
     if p.call == "split_heads":
         return do["split"].do(p, p.x["x"])
@@ -265,8 +270,10 @@ def part_of(p: Problem, route: Route) -> Tensor:
         return do["polarity"].do(do["causal"].do(p))
     if p.call == "padding_mask":
         return do["polarity"].do(do["padding"].do(p).squeeze(1))
-    causal, padding = p.x["causal"].expand(p.B, -1, -1), p.x["padding"]
-    return do["polarity"].do(do["combine"].do(causal, padding.expand_as(causal)))
+    if p.call == "combine_masks":
+        causal, padding = p.x["causal"].expand(p.B, -1, -1), p.x["padding"]
+        return do["polarity"].do(do["combine"].do(causal, padding.expand_as(causal)))
+    raise ValueError(f"call must be one of {', '.join(TASKS)}; got {p.call!r}")
 
 
 def compute(

@@ -36,6 +36,7 @@ class Task:
         signature: how the submission is called and what it returns.
         options: the options that its probes may have.
         make: draws the probes; call `probes` instead.
+        axes: what a row and what a column of its answer is for, in words.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Task:
     signature: str
     options: tuple[str, ...]
     make: Callable[..., list[Probe]]
+    axes: tuple[str, str] = ("query", "feature")
 
     def probes(
         self,
@@ -377,6 +379,7 @@ TASKS = {
             "split_heads(x, num_heads) -> (B, H, T, D); x is (B, T, E)",
             ("repeat",),
             lambda draw: _heads(draw, merge=False),
+            ("token", "feature"),
         ),
         Task(
             "merge_heads",
@@ -384,6 +387,7 @@ TASKS = {
             "merge_heads(x) -> (B, T, E); x is (B, H, T, D)",
             ("repeat",),
             lambda draw: _heads(draw, merge=True),
+            ("token", "feature"),
         ),
         Task(
             "causal_mask",
@@ -391,6 +395,7 @@ TASKS = {
             "causal_mask(T, S) -> boolean (T, S), True = may attend: s ≤ t",
             ("repeat",),
             _causal_mask,
+            ("query", "key"),
         ),
         Task(
             "padding_mask",
@@ -399,6 +404,7 @@ TASKS = {
             "s < lengths[b]",
             (),
             _padding_mask,
+            ("query", "key"),
         ),
         Task(
             "combine_masks",
@@ -407,6 +413,7 @@ TASKS = {
             "causal is (T, S), padding is (B, 1, S)",
             (),
             _combine_masks,
+            ("query", "key"),
         ),
         Task(
             "mha",

@@ -31,16 +31,17 @@ def returned_weights(
     return [], averaged
 
 
-def dropout(seen: Seen, loading: Loading) -> tuple[list[str], bool]:
+def dropout(seen: Seen, loading: Loading) -> tuple[list[str], bool | None]:
     """What dropout does wrong, read off the probe that shows the map.
 
     Returns:
-        Names of mistakes; whether the output is like a dropout that we know.
+        Names of mistakes; whether the output is like a dropout that we know, None
+        where nothing tells.
     """
     probe, outcome = seen.probe("training") or ({}, {})
     outcome = loading.of(outcome)
     if "outputs" not in outcome:
-        return [], True
+        return [], None
     p = Problem.of(probe, seen.missing)
     expected = compute(p)
     output = outcome["outputs"]["output"].double()
@@ -53,7 +54,7 @@ def dropout(seen: Seen, loading: Loading) -> tuple[list[str], bool]:
         if dropped.any() and (_close(returned, kept) or _close(returned, 2 * kept)):
             mistakes.append("weights-after-dropout")
     if p.D < 2 * p.S or output.shape != expected["output"].shape:
-        return mistakes, True
+        return mistakes, None
     if _close(output, expected["output"]):
         return [*mistakes, "dropout-unused"], True
     if seen.task == "mha_sequence_first":

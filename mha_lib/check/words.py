@@ -7,7 +7,7 @@ that is given there, have their words in `mha_lib.check.beside.words`.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from mha_lib.check.beside import RAN_WITH
+from mha_lib.check.beside import RAN_WITH, located
 
 __all__ = ["CONFIDENCE", "WORDS", "Fact", "in_words"]
 
@@ -39,7 +39,8 @@ def in_words(said: Fact | str) -> str:
 
 
 def _way(
-    error: object = "",
+    error: str = "",
+    line: str = "",
     mask: object = "",
     numbers: object = False,
     added: object = False,
@@ -52,7 +53,9 @@ def _way(
         way = f"a mask {mask}".strip()
         way += " of numbers 0 and 1" if numbers else ""
         ways.append(way + (" that is all True" if added else ""))
-    return f"it ran with {', '.join(ways)}, not as the task says: {error}"
+    return (
+        f"it ran with {', '.join(ways)}, not as the task says: {located(error, line)}"
+    )
 
 
 WORDS: dict[str, str | Callable[..., str]] = {
@@ -106,7 +109,10 @@ WORDS: dict[str, str | Callable[..., str]] = {
 CONFIDENCE = {
     "right": "every probe agrees with the reference",
     "named": "this mistake, and no other of the catalogue, gives your answers",
+    "named by an error": "what your code raised shows this mistake",
     "stacked": "these mistakes together, and no fewer, give your answers",
+    "stacked by an error": "what your code raised shows {raised}, and where it "
+    "answered the others were seen",
     "ambiguous": "your answers are consistent with each of these; they cannot be told "
     "apart from outside",
     "unknown": "no mistake of the catalogue, alone or with others, gives your answers",

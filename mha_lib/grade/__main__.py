@@ -13,6 +13,8 @@ import argparse
 import json
 import os
 import sys
+from collections.abc import Iterable
+from itertools import pairwise
 from pathlib import Path
 
 from mha_lib.grade.assignments import load
@@ -68,7 +70,7 @@ def cli() -> None:
 def main(arguments: list[str]) -> None:
     """Run a command, where no file of a student lies: Python's children look there."""
     commands = {"gradescope": pack, "actions": pack, "results": one}
-    command = arguments[0] if arguments and arguments[0] in commands else ""
+    command = _command(arguments, commands)
     options = parser(command).parse_args(arguments[bool(command) :])
     options.command = command
     started = os.getcwd()
@@ -80,6 +82,22 @@ def main(arguments: list[str]) -> None:
         sys.exit(f"mha-grade: {error}")
     finally:
         os.chdir(started)
+
+
+def _command(arguments: list[str], known: Iterable[str]) -> str:
+    """The one that comes first; an error where it stands for a folder, or comes later.
+
+    A table is CSV and nothing that a command writes is, so that tells them apart.
+    """
+    name = arguments[0] if arguments and arguments[0] in known else ""
+    if name and Path(name).is_dir() and any(x.endswith(".csv") for x in arguments):
+        parser("").error(f"{name} is a command, too: write ./{name} for the folder")
+    for place, (before, late) in enumerate(pairwise(arguments), 1):
+        given = late in known and not before.startswith("-")
+        if not name and given and not Path(late).exists():
+            rest = " ".join([*arguments[:place], *arguments[place + 1 :]])
+            parser("").error(f"the command comes first: {late} {rest}")
+    return name
 
 
 def limits(options: argparse.Namespace) -> dict:

@@ -32,7 +32,7 @@ class Journal:
 
     Args:
         path: the file; it is made, readable for its owner alone, where there is none.
-        header: what all rows have in common. A journal that has another one is refused.
+        header: what all rows have in common; a journal that exists keeps its own.
         new: start again.
 
     Raises:

@@ -161,6 +161,7 @@ def _mixed(seed: int, name: str) -> int:
 # --- what a submission sent ---------------------------------------------------------
 
 FLAGS = ("repeat_differs",)
+MESSAGES = ("error", "line", "raised_by", "code")
 LISTS = ("changed_inputs", "without_gradient", "missing")
 
 
@@ -202,7 +203,7 @@ def _outcome(probe: dict, given: object) -> dict:
     if skips and probe["options"].get("train"):
         return {"skipped": given["skipped"][:1000]}
     for key, value in given.items():
-        if key in ("error", "code") and isinstance(value, str):
+        if key in MESSAGES and isinstance(value, str):
             kept[key] = value[:1000]
         elif key in FLAGS and isinstance(value, bool):
             kept[key] = value

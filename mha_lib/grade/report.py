@@ -88,7 +88,8 @@ def _worth(part: dict) -> str:
     for name, worth in part["worth"].items():
         holds = properties.get(name, False)
         earned = worth if holds and part["points"] else 0  # zeros hold a lot, too
-        cells = escape(name.replace("_", " ")), "yes" if holds else "no", f"{earned:g}"
+        seen = ("yes" if holds else "no") if name in properties else "not seen"
+        cells = escape(name.replace("_", " ")), seen, f"{earned:g}"
         rows.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
     head = "".join(f'<th scope="col">{x}</th>' for x in ("what", "holds", "points"))
     table = f'<table class="worth"><tr>{head}</tr>{"".join(rows)}</table>'

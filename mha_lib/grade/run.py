@@ -80,7 +80,8 @@ class Run:
         places: files, or folders of them.
         output: the CSV file; what else is written lies in a folder of the same name.
         limits: as `Sandbox` takes them.
-        seed: of the probes; drawn from the system, and kept by a run that goes on.
+        seed: of the probes; drawn from the system, and kept by a run that goes on,
+            which refuses another one.
         engine: of `ENGINES`.
         workers: processes that grade.
         address: of an engine that runs already.
@@ -117,6 +118,11 @@ class Run:
         header = {"assignment": version, "seed": seed}
         journal = Journal(self.place / "journal.jsonl", header, self.again)
         try:
+            if self.seed not in (None, journal.header["seed"]):
+                raise ValueError(
+                    f"{self.output} began with another seed: leave out --seed, give "
+                    "another output, or start again with --again"
+                )
             self._told.clear()
             if self.engine == "local":  # others say it of their machines, with results
                 self._tell(unprotected())
@@ -141,10 +147,10 @@ class Run:
             journal.close()
         write(self.output, _csv(rows, self.assignment))
         summary = report.summary(rows, self.assignment)
-        write(self.place / "summary.json", json.dumps(summary, indent=1))
         write(self.place / "summary.html", report.summary_page(summary))
         unmatched = json.dumps(summary.pop("unmatched"), indent=1)
         write(self.place / "unmatched.json", unmatched)
+        write(self.place / "summary.json", json.dumps(summary, indent=1))
         return summary
 
     def _keep(self, journal: Journal, name: str, result: dict) -> None:

@@ -21,6 +21,68 @@ def test_dropout_that_is_right_is_not_faulted():
     assert found.verdict == "right" and found.properties["dropout"]
 
 
+class DropsLikeNobody(Drops):
+    def weights(self, w):
+        return w * (1 + torch.rand_like(w)) if self.training else w
+
+
+class DropsOnOutput(Drops):
+    output = Drops.drop
+
+
+class DropsInEval(Drops):
+    def weights(self, w):
+        return F.dropout(w, self.p or 0.5)
+
+
+class ReturnsWhatItDropped(DropsWeights):
+    def returned(self, w, dropped):
+        return dropped
+
+
+class LongerInTraining(DropsWeights):
+    def output(self, x):
+        return torch.cat([x, x], 1) if self.training else x
+
+
+class IgnoresItsDropout(Drops):
+    """And its mask the wrong way round: nothing can be said about dropout."""
+
+    def forward(self, query, key, value, mask=None):
+        mask = None if mask is None else ~mask
+        return super().forward(query, key, value, mask)
+
+
+@pytest.mark.parametrize(
+    ("submission", "holds"),
+    [
+        (DropsWeights, True),
+        (Drops, False),
+        (DropsOnOutput, False),
+        (DropsLikeNobody, False),
+        (DropsInEval, False),
+        (ReturnsWhatItDropped, False),
+        (LongerInTraining, None),
+        (IgnoresItsDropout, None),
+        (Right, None),
+        (Drops(12, 3), None),  # heads too narrow to show the map
+    ],
+)
+def test_dropout_holds_where_it_was_judged_and_is_right(submission, holds):
+    assert diagnose(submission, "mha").properties.get("dropout") is holds
+
+
+def test_where_training_fails_dropout_does_not_hold():
+    class Fails(DropsWeights):
+        def weights(self, w):
+            if self.training:
+                raise RuntimeError("not while training")
+            return w
+
+    found = diagnose(Fails, "mha")
+    assert found.verdict == "right" and "dropout" not in found.properties
+
+
 @pytest.mark.parametrize("order", ["transposed", ""])
 @pytest.mark.parametrize("dropped", [True, False])
 def test_dropout_is_seen_however_the_matrices_lie(order, dropped):

@@ -9,6 +9,14 @@ from mha_lib.check import TASKS
 from mha_lib.check.reference import Problem, compute
 
 
+def test_a_task_without_a_reference_is_refused_by_its_name():
+    probe = TASKS["merge_heads"].probes()[0] | {"call": "concat_heads"}
+    with pytest.raises(ValueError, match="one of attention, .*; got 'concat_heads'"):
+        compute(Problem.of(probe))
+    for task in TASKS.values():
+        assert compute(Problem.of(task.probes()[0]))["output"].numel()
+
+
 def test_the_reference_is_attention_by_the_definition():
     probe = next(p for p in TASKS["attention"].probes(3) if p["name"] == "holes")
     problem = Problem.of(probe)

@@ -40,7 +40,7 @@ def test_an_error_of_ours_has_a_code_and_one_of_theirs_has_none():
         "square-mask",
     ]
     (theirs, *_) = beside.run(lambda x: x.no_such_thing, TASKS["merge_heads"].probes(0))
-    assert theirs.keys() == {"error"}
+    assert theirs.keys() == {"error", "line"}
 
 
 def test_the_words_of_an_error_that_somebody_else_raised_name_no_mistake_of_ours():
@@ -53,12 +53,13 @@ def test_the_words_of_an_error_that_somebody_else_raised_name_no_mistake_of_ours
 
 @pytest.mark.parametrize("submission, task", RIGHT)
 def test_notes_are_plain_data(submission, task):
+    told = {"code", "error", "line", "raised_by"}
     for outcome in beside.run(submission, TASKS[task].probes(0)):
         notes = outcome.get("notes", [])
         assert json.loads(json.dumps(notes)) == notes
         for note in notes:
             assert note["code"] == RAN_WITH and note["error"]
-            assert note.keys() - {"code", "error"} == asdict(beside.Way()).keys()
+            assert note.keys() - told == asdict(beside.Way()).keys()
 
 
 @pytest.mark.parametrize(

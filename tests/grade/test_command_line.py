@@ -10,12 +10,56 @@ import pytest
 
 from mha_lib import grade
 from mha_lib.grade.__main__ import main, parser
+from mha_lib.grade.run import Run
 from mha_lib.grade.sandbox import Sandbox, Unsafe
 
 
 def test_mistakes_on_the_command_line_are_explained(tmp_path):
     with pytest.raises(SystemExit, match="an assignment must be one of"):
         main([str(tmp_path), "-a", "a0", "-o", str(tmp_path / "x.csv")])
+
+
+@pytest.mark.parametrize("name", ["results", "gradescope", "actions"])
+def test_a_folder_with_the_name_of_a_command_is_told_apart(
+    name, tmp_path, monkeypatch, capsys
+):
+    def refused(*arguments: str) -> str:
+        with pytest.raises(SystemExit):
+            main([*arguments])
+        return capsys.readouterr().err
+
+    monkeypatch.chdir(tmp_path)
+    given = ["-a", "a1", "-o", "marks.csv"]
+    first = f"the command comes first: {name} -a a1 -o marks.csv\n"
+    assert refused(*given, name).endswith(first)
+    Path(name).mkdir()
+    hint = f"write ./{name} for the folder\n"
+    assert refused(name, *given).endswith(hint)
+    assert refused(name, "more", "-a", "a1", "--output=marks.csv").endswith(hint)
+
+    graded = []
+
+    def grading(run, progress):
+        graded.append([place.absolute() for place in run.places])
+        return {"submissions": 1}
+
+    monkeypatch.setattr(Run, "__call__", grading)
+    main([f"./{name}", *given])
+    main([*given, name])  # not in the place of a command
+    assert graded == [[tmp_path / name]] * 2
+
+
+def test_a_command_beside_a_folder_of_its_name_is_a_command(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("actions").mkdir()
+    main(["actions", "-a", "a1", "-o", "results"])  # nor is this one late
+    assert Path("results/.github/assignment.json").exists()
+
+
+def test_an_output_may_have_the_name_of_a_command(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit, match="are required; got .*nowhere"):
+        main(["nowhere", "-a", "a1", "-o", "results"])
 
 
 @pytest.mark.parametrize("command", ["", "results", "gradescope", "actions"])

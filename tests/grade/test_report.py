@@ -140,6 +140,23 @@ def test_what_is_wrong_has_a_picture_with_stars_where_numbers_differ(task):
         assert shown["place"] == [int(place[1]), int(place[2])]
 
 
+@pytest.mark.parametrize(
+    ("task", "down", "across"),
+    [
+        ("attention", "query", "key"),  # a map
+        ("causal_mask", "query", "key"),
+        ("split_heads", "token", "feature"),
+        ("merge_heads", "token", "feature"),
+        ("mha_sequence_first", "query", "feature"),
+    ],
+)
+def test_rows_and_columns_have_the_words_of_the_task(task, down, across):
+    shown = marked(task, WRONG[task])["picture"]
+    assert (shown["down"], shown["across"]) == (down, across)
+    words = f"a row for each {down}, a column for each {across}"
+    assert words in picture.html(shown)
+
+
 def test_a_map_has_its_keys_and_queries_named():
     text = report.question(marked("attention", WRONG["attention"]))
     assert "a row for each query, a column for each key" in text
@@ -281,6 +298,20 @@ def test_points_are_shown_as_they_were_given():
     right = report.question(marked("attention", attention, properties=worth, points=4))
     assert "<td>inputs unchanged</td><td>yes</td><td>1</td>" in right
     assert "only where" not in right
+
+
+def test_a_property_that_nobody_looked_at_was_not_seen():
+    worth = {"inputs_unchanged": 1, "right": 3}
+    blank = asked("attention", properties=worth, points=4)
+    probes = blank.probes["answer"]
+    outcomes = [{"error": "nothing is called answer"}] * len(probes)
+    text = report.question(blank._question(blank.assignment.questions[0], outcomes))
+    assert "<td>inputs unchanged</td><td>not seen</td><td>0</td>" in text
+    assert "<td>no</td>" not in text
+    wrong = report.question(
+        marked("attention", WRONG["attention"], properties=worth, points=4)
+    )
+    assert "<td>right</td><td>no</td><td>0</td>" in wrong
 
 
 # --- the class ---------------------------------------------------------------------

@@ -51,6 +51,7 @@ def test_all_outputs(folder):
     assert counts["mean"] == pytest.approx(17 / 7, abs=0.01)
     summary = json.loads((out / "grades" / "summary.json").read_text())
     assert summary["verdicts"]["merge_heads"]["right"] == 4
+    assert "unmatched" not in summary
     unmatched = (out / "grades" / "unmatched.json").read_text()
     assert not any(name[:4] in unmatched for name in SUBMISSIONS)
     for page in (*students.rglob("*.html"), out / "grades" / "summary.html"):
@@ -75,6 +76,19 @@ def test_a_second_run_grades_what_is_new_or_changed_alone(folder):
 
     new_run(folder, again=True)()
     assert sorted(rows_of(journal)) == sorted(changed)
+
+
+@linux
+def test_a_run_goes_on_with_its_own_seed_and_refuses_another(folder):
+    one = {"places": [folder / "ada.py"], "seed": 7}
+    new_run(folder, **one)()
+    new_run(folder, **one)()
+    new_run(folder, **one | {"seed": None})()
+    with pytest.raises(ValueError, match="began with another seed: leave out --seed"):
+        new_run(folder, **one | {"seed": 8})()
+    new_run(folder, **one | {"seed": 8}, again=True)()
+    journal = folder.parent / "out" / "grades" / "journal.jsonl"
+    assert json.loads(journal.read_text().splitlines()[0])["seed"] == 8
 
 
 @linux

@@ -6,8 +6,10 @@ load it by its path into a process that holds no answers.
 
 An outcome is a dictionary::
 
-    {"outputs": {"output": tensor, "weights": tensor}}   or {"error": sentence}
+    {"outputs": {"output": tensor, "weights": tensor}}   or {"error": message}
                                                          or {"skipped": sentence}
+    "line": "7: return q @ k"                            of theirs, where it failed
+    "raised_by": "torch"                                 not by a `raise` of theirs
     "code": "square-mask"                                of an error that we raised
     "alternatives": {"transposed": {"outputs": ...}}     other ways to load the weights
     "changed_inputs": ["mask"]                           differ after the call
@@ -26,7 +28,7 @@ from .load import ORDERS
 from .making import makes_layers, sizes, unwrapped
 from .run import run, with_gradients
 from .ways import LAYERS, Way
-from .words import RAN_WITH, REMEMBERS, SQUARE_MASK, Advice
+from .words import RAN_WITH, REMEMBERS, SQUARE_MASK, Advice, located
 
 __all__ = [
     "LAYERS",
@@ -36,6 +38,7 @@ __all__ = [
     "SQUARE_MASK",
     "Advice",
     "Way",
+    "located",
     "makes_layers",
     "run",
     "sizes",

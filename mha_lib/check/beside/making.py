@@ -9,7 +9,7 @@ from torch import nn
 
 from .find import OUT_IN, candidates_of, in_words, slot_of
 from .ways import LAYERS, NAMES
-from .words import SQUARE_MASK, Advice, sentence
+from .words import SQUARE_MASK, Advice, failure, located
 
 HEAD_COUNT = (
     r"((num(ber)?|nb?|count)_?(of_?)?)?(att(entio)?n_?)?heads?(_?(num|count))?|h"
@@ -135,8 +135,9 @@ def _made(cls: Callable, arguments: dict) -> object:
         return cls(**arguments)
     except (Exception, SystemExit) as error:
         given = ", ".join(f"{k}={v}" for k, v in arguments.items())
-        values = {"name": _name(cls), "given": given, "error": sentence(error)}
-        raise Advice("not-made", **values) from error
+        raised = failure(error)
+        said = located(raised["error"], raised.get("line", ""))
+        raise Advice("not-made", name=_name(cls), given=given, error=said) from error
 
 
 def bound(f: Callable, task: str, extra: tuple, target: Callable | None = None):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor, nn
 
-from .words import REMEMBERS, Advice, sentence
+from .words import REMEMBERS, Advice, failure
 
 
 def outcome_of(
@@ -35,7 +35,7 @@ def outcome_of(
             outcome["outputs"] = _returned(call(given))
         except Exception as error:
             if _raises(call, others):  # these inputs were taken before
-                return {"error": sentence(error), "notes": [{"code": REMEMBERS}]}
+                return failure(error) | {"notes": [{"code": REMEMBERS}]}
             raise
     else:
         outcome["outputs"] = _returned(call(given))

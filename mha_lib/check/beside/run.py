@@ -14,7 +14,7 @@ from .load import ORDERS, holders_of
 from .making import bound, construct, is_lazy, makes_layers, unwrapped
 from .observe import cast, outcome_of
 from .ways import LAYERS, Way, try_ways, ways_to_call
-from .words import RAN_WITH, Advice, sentence
+from .words import RAN_WITH, Advice, failure
 
 
 def run(
@@ -81,7 +81,7 @@ class _Runner:
         except Skip as reason:
             return {"skipped": str(reason)}
         except (Exception, SystemExit) as error:  # whatever theirs raises
-            return {"error": sentence(error)}
+            return failure(error)
         outcome, *others = outcomes.values()
         if missing:
             outcome["missing"] = missing
@@ -106,7 +106,7 @@ class _Runner:
             except (Advice, Skip):
                 raise
             except (Exception, SystemExit) as error:
-                first = first or {"error": sentence(error)}
+                first = first or failure(error)
                 continue
             if way.folded:
                 lead = probe["inputs"]["q"].shape[:2]

@@ -1,11 +1,14 @@
 """What is noted about a submission: codes, the words of our advice, errors."""
 
+import dis
 import inspect
+import os
 import traceback
 from pathlib import Path
 
 import torch
 
+TORCH = str(Path(torch.__file__).parent) + os.sep
 NOT_THEIRS = (str(Path(torch.__file__).parents[1]), inspect.__file__[:-10])
 NOT_THEIRS += (str(Path(__file__).parent),)
 RAN_WITH = "ran-with"  # code of a note: in what way it was called
@@ -55,15 +58,36 @@ class Advice(Exception):
         return {"error": str(self), "code": self.code}
 
 
-def sentence(error: BaseException) -> str:
-    """The error in one line, with the line of the submission where it arose."""
+def failure(error: BaseException) -> dict[str, str]:
+    """What was raised, as data: the message, the line of the submission, by torch?"""
     try:
         text = " ".join(str(error).split())
     except Exception:  # an exception may define its own __str__
         text = "it cannot be printed"
     text = f"{type(error).__name__}: {text[:300]}" if text else type(error).__name__
+    found = {"error": text}
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if not frame.filename.startswith(NOT_THEIRS):
             line = f": {frame.line}" if frame.line else ""
-            return f"{text} (your line {frame.lineno}{line})"
-    return text
+            found["line"] = f"{frame.lineno}{line}"
+            break
+    if isinstance(error, RuntimeError) and _of_torch(error):
+        found["raised_by"] = "torch"
+    return found
+
+
+def _of_torch(error: BaseException) -> bool:
+    """Whether no `raise` or `assert` outside torch made it: an operation did."""
+    last = error.__traceback__
+    if last is None:
+        return False
+    while last.tb_next is not None:
+        last = last.tb_next
+    code = last.tb_frame.f_code
+    raised = dis.opname[code.co_code[last.tb_lasti]] == "RAISE_VARARGS"
+    return not raised or code.co_filename.startswith(TORCH)
+
+
+def located(error: str, line: str = "") -> str:
+    """The message and the line of the submission where it arose, in one sentence."""
+    return f"{error} (your line {line})" if line else error
