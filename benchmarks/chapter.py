@@ -37,7 +37,15 @@ RATIOS = (
 )
 GROWTH = (FLOOR.name, "loop over head slices", "BatchedMHA")
 PIECES = "FusedMHA, is_causal=True"
-PAGES = ("loop over head slices", "FusedMHA, weights per head", "BatchedMHA")
+PAGES = (
+    "loop over head slices",
+    "FusedMHA, weights per head",
+    "BatchedMHA",
+    "nn.MultiheadAttention, no weights",
+    "nn.MultiheadAttention, weights averaged",
+)
+NO_FAST_PATH = "nn.MultiheadAttention, no weights, no fast path"
+EINSUM = "EinsumMHA"
 SHARES = (FLOOR.name, "loop over head slices", "BatchedMHA", "EinsumMHA")
 
 Rows = dict[str, Iterable[float | None]]
@@ -53,29 +61,37 @@ def sources(content: dict) -> dict[str, str]:
 
 def ratios(content: dict) -> Iterator[str]:
     """Forward, no mask: time / time of the floor; in bfloat16 for RATIOS[1]."""
-    by_size = views.rows_by_size(content)
-    short = views.rows_by_size(content, dtype="bfloat16")
-    yield "MACHINE = ("
-    for line in textwrap.wrap(machine.sentence(content["machine"]), 72):
-        yield f'    "{line} "'
-    yield ")"
-    yield from listing("SIZES", [str(tuple(size)) for size in by_size])
-    yield from table(
-        "RATIOS", {n: [rows[n]["ratio"] for rows in by_size.values()] for n in RATIOS}
-    )
-    found = [rows[RATIOS[1]]["ratio"] for rows in short.values()]
-    yield from listing("BFLOAT16", map(number, found))
+    by_size = list(views.rows_by_size(content).items())
+    first, *more = textwrap.wrap(machine.sentence(content["machine"]), 64)
+    yield f'MACHINE = ("{first}"'
+    yield from (f'    " {line}"' for line in more[:-1])
+    yield f'    " {more[-1]}")'
+    yield from listing("SIZES", [str(tuple(size)) for size, _ in by_size])
+    found = {n: [rows[n] for _, rows in by_size] for n in RATIOS}
+    yield from table("RATIOS", {n: [r["ratio"] for r in found[n]] for n in found})
+    rounds = zip(*[[row["rounds"] for row in rows] for rows in found.values()])
+    yield from listing("ROUNDS", map(min, rounds))
+    yield from listing("SPREAD", [f"{max(map(spread, found[n])):.2f}" for n in found])
+    for name, run in (("BFLOAT16", "forward"), ("BFLOAT16_TRAINING", "training")):
+        short = views.rows_by_size(content, dtype="bfloat16", run=run).values()
+        yield from listing(name, [number(rows[RATIOS[1]]["ratio"]) for rows in short])
+
+
+def spread(row: dict) -> float:
+    """The distance of the quartiles, as part of the median."""
+    return (row["high"] - row["low"]) / row["ratio"]
 
 
 def growth(content: dict) -> Iterator[str]:
-    """Milliseconds and MiB against T, milliseconds against H."""
-    ms, mib = views.time_by(content, "length"), views.memory_by_length(content)
-    by_heads = views.time_by(content, "heads")
+    """Milliseconds, the system's part of them and MiB against T; ms against H."""
+    ms, mib = views.cost_by(content, "length"), views.memory_by_length(content)
+    system = views.cost_by(content, "length", "system")
+    by_heads = views.cost_by(content, "heads")
     lengths = sorted({T for name in GROWTH for T in (*ms[name], *mib[name])})
     heads = sorted(by_heads[FLOOR.name])
     yield from listing("LENGTHS", lengths)
-    yield from table("MS_BY_T", {n: [ms[n].get(T) for T in lengths] for n in GROWTH})
-    yield from table("MIB_BY_T", {n: [mib[n].get(T) for T in lengths] for n in GROWTH})
+    for title, rows in (("MS_BY_T", ms), ("SYSTEM_BY_T", system), ("MIB_BY_T", mib)):
+        yield from table(title, {n: [rows[n].get(T) for T in lengths] for n in GROWTH})
     yield from listing("HEADS", heads)
     yield from table("MS_BY_H", {n: [by_heads[n][H] for H in heads] for n in GROWTH})
 
@@ -84,7 +100,7 @@ def pages(content: dict) -> Iterator[str]:
     """Page faults and their cost at the last size; causality at every size."""
     usual = views.rows_by_size(content)
     kept = views.rows_by_size(content, allocator="keeps pages")
-    causal = views.rows_by_size(content, causal=True)
+    causal = views.rows_by_size(content, causal=True).values()
     size = list(kept)[-1]
     yield f"PAGES_SIZE = {tuple(size)}"
     yield "# page faults, part of the time in the system, ratio, ratio with pages kept"
@@ -94,20 +110,19 @@ def pages(content: dict) -> Iterator[str]:
         found[name] = [row["faults"], row["system"], row["ratio"]]
         found[name].append(kept[size][name]["ratio"])
     yield from table("PAGES", found)
-    floor = [rows[FLOOR.name]["ms"] for rows in causal.values()]
-    times = {
-        "no mask": [rows[FLOOR.name]["ms"] for rows in usual.values()],
-        "is_causal=True": floor,
-    }
-    # By their ratios to the floor beside them: milliseconds are of different minutes.
-    for name, of in {"mask as a tensor": MASK, PIECES: RATIOS[1]}.items():
-        by = [rows[of]["ratio"] for rows in causal.values()]
-        times[name] = [ratio * ms for ratio, ms in zip(by, floor)]
+    yield f"NO_FAST_PATH = {number(usual[size][NO_FAST_PATH]['ratio'])}"
+    yield "# the floor in two races, in ms"
+    of_floor = {"no mask": usual.values(), "is_causal=True": causal}
+    times = {n: [rows[FLOOR.name]["ms"] for rows in r] for n, r in of_floor.items()}
     yield from table("CAUSAL_MS", times)
+    yield "# ratios to the floor with is_causal=True, in one race"
+    beside = {"mask as a tensor": MASK, PIECES: RATIOS[1]}
+    found = {n: [rows[of]["ratio"] for rows in causal] for n, of in beside.items()}
+    yield from table("CAUSAL", found)
 
 
 def shares(content: dict) -> Iterator[str]:
-    """Shares of the steps; the machine's limits; operations per byte and GFLOP/s."""
+    """Shares of the steps; limits, operations per byte and GFLOP/s; EinsumMHA."""
     found, limits = views.shares(content), views.limits(content)
     placed = views.on_the_roof(content)
     size = next(select(content, part="shares"))["size"]
@@ -116,6 +131,12 @@ def shares(content: dict) -> Iterator[str]:
     yield from table("SHARES", {n: [found[n][step] for step in STEPS] for n in SHARES})
     yield f"GFLOPS, GBYTES = {limits['gflops']}, {limits['gbytes']}"
     yield from table("POINTS", {name: placed[name] for name in SHARES})
+    yield "# EinsumMHA / floor: against LENGTHS, against HEADS, causal at SIZES"
+    for part in ("length", "heads"):
+        by = sorted(views.cost_by(content, part, "ratio")[EINSUM].items())
+        yield from listing(f"EINSUM_BY_{part.upper()}", [number(r) for _, r in by])
+    causal = views.rows_by_size(content, causal=True).values()
+    yield from listing("EINSUM_CAUSAL", [number(r[EINSUM]["ratio"]) for r in causal])
 
 
 def number(value: float | None) -> str:
@@ -134,9 +155,9 @@ def listing(name: str, items: Iterable[object]) -> Iterator[str]:
 def table(name: str, rows: Rows) -> Iterator[str]:
     """A dictionary of lists as source, a line each."""
     yield f"{name} = {{"
-    for key, values in rows.items():
-        yield f'    "{key}": [{", ".join(map(number, values))}],'
-    yield "}"
+    lines = [f'"{key}": [{", ".join(map(number, rows[key]))}]' for key in rows]
+    yield from (f"    {line}," for line in lines[:-1])
+    yield f"    {lines[-1]}}}"
 
 
 def write(path: Path, content: dict) -> None:

@@ -49,8 +49,8 @@ def figures(content: dict) -> Iterator[tuple[str, Figure]]:
                 mask = "causal" if causal else "no_mask"
                 yield f"{run}_{mask}", ratios(rows, f"{run}, {mask}".replace("_", " "))
     lines = (
-        ("length", views.time_by(content, "length"), "T", "milliseconds"),
-        ("heads", views.time_by(content, "heads"), "H", "milliseconds"),
+        ("length", views.cost_by(content, "length"), "T", "milliseconds"),
+        ("heads", views.cost_by(content, "heads"), "H", "milliseconds"),
         ("memory", views.memory_by_length(content), "T", "MiB"),
     )
     for title, series, against, cost in lines:

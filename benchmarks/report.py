@@ -108,8 +108,8 @@ def growth_tables(content: dict) -> Iterator[str]:
     """Time against length and heads, memory against length, with exponents."""
     long = f"exponent from {views.LONG} on"
     for title, series, least, label in (
-        ("Milliseconds against T", views.time_by(content, "length"), views.LONG, long),
-        ("Milliseconds against H", views.time_by(content, "heads"), 1, "exponent"),
+        ("Milliseconds against T", views.cost_by(content, "length"), views.LONG, long),
+        ("Milliseconds against H", views.cost_by(content, "heads"), 1, "exponent"),
         ("MiB against T", views.memory_by_length(content), views.LONG, long),
     ):
         if series:

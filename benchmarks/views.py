@@ -25,14 +25,14 @@ def rows_by_size(content: dict, **where: object) -> dict[Size, dict[str, dict]]:
     return {Size(*cell["size"]): cell["rows"] for cell in cells}
 
 
-def time_by(content: dict, part: str) -> Series:
-    """Milliseconds against the length (part "length") or the heads (part "heads")."""
+def cost_by(content: dict, part: str, what: str = "ms") -> Series:
+    """A cost against the length (part "length") or the heads (part "heads")."""
     series: Series = {}
     for cell in select(content, part=part):
         size = Size(*cell["size"])
         for name, row in cell.get("rows", {}).items():
             against = size.T if part == "length" else size.H
-            series.setdefault(name, {})[against] = row["ms"]
+            series.setdefault(name, {})[against] = row[what]
     return series
 
 

@@ -4,6 +4,7 @@
     python -m mutants --fresh            # from the start
     python -m mutants attention convert  # these modules or packages only
     python -m mutants --show "attention.attention: q * scale → q / scale"
+    python -m mutants --held-out 300     # by other rules, drawn at random
 
 A full run writes `mutants/result.json`, from which the README quotes. A survivor
 is a fault that no test noticed: write a test, or say in `mutants/equivalent.py`
@@ -27,11 +28,12 @@ from math import inf
 import torch
 from tqdm import tqdm
 
+from mutants import held_out
 from mutants.equivalent import EQUIVALENT
 from mutants.mistakes import mistakes
 from mutants.modules import MODULES, TABLES, digest, source, sources
 from mutants.operators import Mutant, mutants
-from mutants.result import RESULT, SENTENCE
+from mutants.result import HELD_OUT, RESULT, SENTENCE
 from mutants.trial import Fork, Tests, collected, in_forks
 from tools.book import ROOT
 
@@ -157,6 +159,28 @@ def report(every: list[Mutant], found: dict[str, str], harmless: set[str]) -> di
     }
 
 
+def try_held_out(options: argparse.Namespace) -> None:
+    """Try a sample of the other rules' faults, and store what was found."""
+    modules = named(options.modules) if options.modules else list(held_out.SAMPLED)
+    chosen, survived = held_out.sample(modules, options.held_out), []
+
+    def note(fault: Mutant, test: str | None) -> None:
+        if test is None:
+            survived.append(fault.key)
+
+    run(chosen, options, note)
+    result = {
+        "faults": len(chosen),
+        "found": len(chosen) - len(survived),
+        "survived": sorted(survived),
+        "tests": list(options.tests),
+        "torch": torch.__version__,
+        "sources": sources(),
+    }
+    print(json.dumps(result, indent=1))
+    HELD_OUT.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+
+
 def show(fault: Mutant, test: str | None) -> None:
     old, new = source(fault.module).splitlines(), fault.text.splitlines()
     print(*difflib.unified_diff(old, new, lineterm="", n=1), sep="\n")
@@ -172,11 +196,15 @@ def main() -> int:
     parser.add_argument("--show", metavar="KEY", help="print one fault and try it")
     parser.add_argument("--tests", nargs="*", default=TESTS, help=", ".join(TESTS))
     parser.add_argument("--seconds", type=float, default=inf, help="of tests a fault")
+    parser.add_argument("--held-out", type=int, metavar="N", help="N by other rules")
     options = parser.parse_args()
     torch.set_num_threads(1)  # a fork must not inherit a pool of threads
 
     PROGRESS.parent.mkdir(exist_ok=True)
 
+    if options.held_out:
+        try_held_out(options)
+        return 0
     every = faults(named(options.modules) if options.modules else list(MODULES))
     harmless = {key for keys in EQUIVALENT.values() for key in keys}
     if options.show:

@@ -6,6 +6,7 @@ from mutants.modules import sources
 from tools.book import ROOT
 
 RESULT = ROOT / "mutants" / "result.json"
+HELD_OUT = ROOT / "mutants" / "held_out.json"
 SENTENCE = (
     "Of {mutants:,} small faults put into the library's arithmetic one at a time, "
     "the tests find {found:,}"
@@ -15,6 +16,11 @@ SENTENCE = (
 def stored() -> dict:
     """What `python -m mutants` found when it was run last."""
     return json.loads(RESULT.read_text(encoding="utf-8"))
+
+
+def held_out() -> dict:
+    """What `python -m mutants --held-out N` found when it was run last."""
+    return json.loads(HELD_OUT.read_text(encoding="utf-8"))
 
 
 def is_stale() -> bool:

@@ -62,9 +62,10 @@ TITLES = {  # page: anchor: heading
         "causality-relu-and-the-rest-of-the-block": (
             "Causality, ReLU and the rest of the block"
         ),
-        "eight-published-faults": "Eight published faults",
+        "one-lost-character": "One lost character",
         "the-way-there-the-way-back": "The way there, the way back",
         "tile-or-repeat-the-order-of-the-mask": "Tile or repeat: the order of the mask",
+        "what-no-lost-character-explains": "What no lost character explains",
     },
     "09_they_all_agree": {
         "nothing-complains": "Nothing complains",

@@ -1,11 +1,12 @@
 """The tool that puts faults into the library: its rules, and some faults tried."""
 
+import ast
 import subprocess
 import sys
 
 import pytest
 
-from mutants import modules, result
+from mutants import held_out, modules, result
 from mutants.__main__ import named
 from mutants.modules import MODULES, TABLES, file_of, module_of
 from mutants.operators import mutants
@@ -55,6 +56,37 @@ def test_arithmetic_is_changed_and_words_are_not():
     assert [fault.change for fault in faults] == CHANGES
     assert all("is no arithmetic" in fault.text for fault in faults)
     assert {fault.where for fault in faults[4:]} == {"f"}
+
+
+def test_the_held_out_rules_make_other_faults():
+    text = "def f(q, k):\n    return q + 2 * k if q > 3 else mask\n"
+    faults = list(held_out.others("module", text))
+    assert [fault.change for fault in faults] == [
+        "q > 3 → True",
+        "q > 3 → False",
+        "q → mask",
+        "3 → 2",
+        "q + 2 * k → q",
+        "q + 2 * k → 2 * k",
+        "q → mask #2",
+        "2 * k → 2",
+        "2 * k → k",
+        "2 → 1",
+        "k → mask",
+        "k → q",
+        "mask → k",
+        "mask → q",
+    ]
+    ours = {ast.dump(ast.parse(fault.text)) for fault in mutants("module", text)}
+    assert ours.isdisjoint(ast.dump(ast.parse(fault.text)) for fault in faults)
+
+
+def test_the_held_out_sample_is_the_stored_one():
+    stored = result.held_out()
+    sample = held_out.sample(list(held_out.SAMPLED), stored["faults"])
+    assert stored["found"] + len(stored["survived"]) == len(sample)
+    if stored["sources"] == modules.sources():
+        assert set(stored["survived"]) <= {fault.key for fault in sample}
 
 
 def test_the_readme_says_what_the_stored_run_found():

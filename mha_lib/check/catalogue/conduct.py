@@ -72,7 +72,7 @@ MISTAKES = (
         "constant-device",
         "On another device the code fails",
         "a tensor is made without device=x.device",
-        "08_tensorflow_style#eight-published-faults",
+        "08_tensorflow_style#what-no-lost-character-explains",
     ),
     Mistake(
         "fill-overflows-half",

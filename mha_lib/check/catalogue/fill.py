@@ -27,7 +27,7 @@ MISTAKES = (
         "fill-positive",
         "The hidden keys take all the weight",
         "hidden scores are filled with a large positive number such as +1e10",
-        "08_tensorflow_style#eight-published-faults",
+        "08_tensorflow_style#one-lost-character",
         stages={
             "fill": _fills(lambda scores, allowed: scores.masked_fill(~allowed, 1e10))
         },

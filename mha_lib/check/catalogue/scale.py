@@ -42,14 +42,14 @@ MISTAKES = (
         "scale-query-length",
         "The map depends on the number of queries",
         "the scores are divided by √T, a length, not by √D",
-        "08_tensorflow_style#eight-published-faults",
+        "08_tensorflow_style#one-lost-character",
         stages={"scale": _over_root("T")},
     ),
     Mistake(
         "scale-key-length",
         "The map depends on the number of keys",
         "the scores are divided by √S, a length, not by √D",
-        "08_tensorflow_style#eight-published-faults",
+        "08_tensorflow_style#one-lost-character",
         stages={"scale": _over_root("S")},
     ),
     Mistake(
@@ -65,6 +65,7 @@ MISTAKES = (
         "The map is almost one-hot",
         "the scores are multiplied by √D, not divided",
         _SCALE,
+        "esceptico/perceiver-io#9",
         stages={"scale": lambda p, width: (width**0.5, 1.0)},
     ),
     Mistake(
@@ -72,7 +73,7 @@ MISTAKES = (
         "The rows of your map sum to 1/√D",
         "√D divides the weights after the softmax, not the scores before it",
         _SCALE,
-        "rasbt/LLMs-from-scratch#856",
+        "FrancescoSaverioZuppichini/ViT#2",
         stages={"scale": lambda p, width: (1.0, width**-0.5)},
     ),
     Mistake(
