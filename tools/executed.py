@@ -1,8 +1,8 @@
 """The executed pages: run what changed, a page a core, and keep what came out.
 
 The build reads the outputs from the cache that is filled here. A page is run anew if
-its code changed, or a package, or a file in a room that its code names: jupyter-cache
-itself looks at the code of the page alone.
+its cells of code changed, which jupyter-cache sees, or a package, or a file in a room
+that its code names, which it does not.
 """
 
 import hashlib
@@ -67,13 +67,12 @@ def digest_of_packages() -> str:
 
 
 def digests(found: dict[Path, NotebookNode]) -> dict[Path, str]:
-    """What the outputs of each page depend on."""
+    """What the outputs of each page depend on, but for the page itself."""
     known = {room: digest_of_files(room) for room in ROOMS}
     packages = digest_of_packages()
 
     def digest(page: NotebookNode) -> str:
-        cells = [(x.source, x.metadata) for x in page.cells if x.cell_type == "code"]
-        parts = [packages, *(known[room] for room in rooms(page)), repr(cells)]
+        parts = [packages, *(known[room] for room in rooms(page))]
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
     return {path: digest(page) for path, page in found.items()}

@@ -97,7 +97,6 @@ def test_what_changed_is_run(pages, ran, file, old, new, runs):
 
 
 def test_what_a_cell_says_of_its_picture_is_part_of_it(pages, ran):
-    """jupyter-cache would keep the cell with its old options."""
     again(ran)
     path = pages / "book" / "01_notebook.ipynb"
     page = notebook.read(path)
