@@ -14,7 +14,7 @@ One mistake in your scaled dot-product attention.
 The tasks and how each of them is called: `TASKS`.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
@@ -23,10 +23,11 @@ from torch import nn
 from mha_lib.check import beside
 from mha_lib.check.beside import ORDERS
 from mha_lib.check.catalogue import MISTAKES
+from mha_lib.check.contract import judged, property_names
 from mha_lib.check.diagnosis import Diagnosis, conclude
 from mha_lib.check.example import Example
+from mha_lib.check.own import own_task, register
 from mha_lib.check.picture import STYLE as PICTURE_STYLE
-from mha_lib.check.properties import property_names
 from mha_lib.check.reference import POLICIES, Problem, Stage, compute
 from mha_lib.check.report import HEADLINES, Line, Report, report_html
 from mha_lib.check.search import TOLERANCE, matches
@@ -56,9 +57,12 @@ __all__ = [
     "conclude",
     "diagnose",
     "in_words",
+    "judged",
     "link",
     "matches",
+    "own_task",
     "property_names",
+    "register",
     "report_html",
     "repository",
 ]
@@ -72,6 +76,7 @@ def check(
     num_heads: int | None = None,
     dtype: torch.dtype | None = None,
     seed: int = 0,
+    requires: Iterable[str] = (),
 ) -> Report:
     """Whether ``submission`` computes what ``task`` asks for, and what is wrong if not.
 
@@ -84,12 +89,15 @@ def check(
         num_heads: H of a module that does not say.
         dtype: of the inputs; None takes that of the module, or float32.
         seed: of the probes. The same seed gives the same report.
+        requires: names of `property_names` that are asked for beside what the
+            signature in `TASKS` says, such as "weights" or "mask_optional".
 
     Returns:
         A report, which a notebook shows. It is true if everything is right.
 
     Raises:
-        ValueError: an unknown task, or a dtype that is not of floating point.
+        ValueError: an unknown task or requirement, or a dtype that is not of floating
+            point.
 
     Example:
         >>> from mha_lib import BatchedMHA
@@ -98,9 +106,8 @@ def check(
         Right: multi-head attention, batch first.
           Not a mistake: a query that sees no key gets zeros, as in this book.
     """
-    diagnosis = diagnose(
-        submission, task, layers=layers, num_heads=num_heads, dtype=dtype, seed=seed
-    )
+    options = {"layers": layers, "num_heads": num_heads, "dtype": dtype}
+    diagnosis = diagnose(submission, task, seed=seed, requires=requires, **options)
     return Report(diagnosis, TASKS[diagnosis.task])
 
 
@@ -112,6 +119,7 @@ def diagnose(
     num_heads: int | None = None,
     dtype: torch.dtype | None = None,
     seed: int = 0,
+    requires: Iterable[str] = (),
 ) -> Diagnosis:
     """The same as `check`, as data: verdict, names, evidence, properties.
 
@@ -122,12 +130,14 @@ def diagnose(
         num_heads: as for `check`.
         dtype: as for `check`.
         seed: as for `check`.
+        requires: as for `check`.
 
     Returns:
         The diagnosis; its ``to_dict()`` is ready for JSON.
 
     Raises:
-        ValueError: an unknown task, or a dtype that is not of floating point.
+        ValueError: an unknown task or requirement, or a dtype that is not of floating
+            point.
 
     Example:
         >>> from mha_lib.check import diagnose
@@ -136,6 +146,8 @@ def diagnose(
         ['causal-ignored']
     """
     chosen = _task(submission, task)
+    with _on_cpu():
+        requires = judged(chosen.name, requires) - judged(chosen.name)
     try:
         submission = beside.unwrapped(submission)
         layer = chosen.name in beside.LAYERS  # other tasks have no sizes of their own
@@ -154,7 +166,7 @@ def diagnose(
         probes = chosen.probes(seed, dtype, *sizes)
         outcomes = beside.run(submission, probes, layers, num_heads)
         with _one_thread(), beside.with_gradients():
-            return conclude(chosen.name, probes, outcomes)
+            return conclude(chosen.name, probes, outcomes, requires=requires)
 
 
 def _on_cpu() -> AbstractContextManager:

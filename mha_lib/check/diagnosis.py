@@ -6,6 +6,7 @@ that hold and others that fail, and what the probe that shows the map reveals.
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import combinations
 
@@ -14,10 +15,11 @@ from torch import Tensor
 
 from mha_lib.check import training
 from mha_lib.check.beside import RAN_WITH, SQUARE_MASK, located
-from mha_lib.check.catalogue import WEIGHTED
+from mha_lib.check.catalogue import GIVEN, WEIGHTED
+from mha_lib.check.contract import Faults, adaptations, faults, judged
 from mha_lib.check.example import Example, example_of, revealed
 from mha_lib.check.properties import properties_of
-from mha_lib.check.reference import POLICIES, Stage, compute
+from mha_lib.check.reference import POLICIES, Route, Stage, compute
 from mha_lib.check.search import (
     MOST,
     Case,
@@ -29,6 +31,7 @@ from mha_lib.check.search import (
     without_mistake,
 )
 from mha_lib.check.seen import SPECIAL, Loading, Seen, shape_fits
+from mha_lib.check.tasks import TASKS
 from mha_lib.check.words import CONFIDENCE, Fact, in_words
 
 __all__ = ["Diagnosis", "conclude"]
@@ -37,6 +40,11 @@ OF_TORCH = {  # what its messages give away
     "fill-overflows-half": r"without overflow",
     "constant-device": r"same device|expected device",
     "constant-dtype": r"same dtype|expected scalar type",
+}
+AS_ONE = {  # functions that several mistakes give only together
+    "as-if-exchanged": {"key-value-inputs-swapped", "wk-wv-swapped"},
+    "as-if-inverted": {"padding-inverted", "masks-or", "mask-inverted"},
+    "as-if-left": {"split-axis-left", "merge-no-transpose"},
 }
 OF_CODE = {SQUARE_MASK: "causal-square"}  # and what we have noted ourselves
 
@@ -47,13 +55,17 @@ class Diagnosis:
 
     Attributes:
         task: its name.
-        verdict: right, named, stacked, ambiguous, unknown or failed.
+        verdict: right, unmet, named, stacked, ambiguous, unknown or failed. Right is
+            what all that is judged holds for; unmet, what answers right wherever it
+            was called in its own way, and lacks something that the task asks for.
         mistakes: names in the catalogue; the first is to be mended first.
         candidates: if ambiguous, the sets of names between which nothing decides.
         evidence: what was seen.
         policy: choices that are no mistakes, such as what an empty row becomes.
         properties: what holds (True) and what does not.
-        advice: names of mistakes that do no harm in the dtype and on the device used.
+        unmet: what the task asks for and the submission does not do.
+        advice: names of what does no harm here: with the dtype and the device used, or
+            because both ways are common.
         error: why there is no answer, or the first error, in words.
         example: one place where theirs is wrong.
         raised: those of ``mistakes`` that an error showed, and no comparison.
@@ -66,6 +78,7 @@ class Diagnosis:
     evidence: list[Fact | str] = field(default_factory=list)
     policy: dict[str, Fact | str] = field(default_factory=dict)
     properties: dict[str, bool] = field(default_factory=dict)
+    unmet: list[Fact] = field(default_factory=list)
     advice: list[str] = field(default_factory=list)
     error: str | None = None
     example: Example | None = None
@@ -90,6 +103,7 @@ class Diagnosis:
             "evidence": [in_words(fact) for fact in self.evidence],
             "policy": {key: in_words(fact) for key, fact in self.policy.items()},
             "properties": dict(self.properties),
+            "unmet": [in_words(fact) for fact in self.unmet],
             "advice": list(self.advice),
             "error": self.error,
             "example": None if self.example is None else self.example.words,
@@ -97,7 +111,11 @@ class Diagnosis:
 
 
 def conclude(
-    task: str, probes: list[dict], outcomes: list[dict], search: bool = True
+    task: str,
+    probes: list[dict],
+    outcomes: list[dict],
+    search: bool = True,
+    requires: Iterable[str] = (),
 ) -> Diagnosis:
     """Compare and diagnose.
 
@@ -106,12 +124,20 @@ def conclude(
         probes: as they were sent.
         outcomes: as `mha_lib.check.beside.run` returned them.
         search: whether to look for a name of what is wrong, which may take long.
+        requires: as for `mha_lib.check.check`.
 
     Returns:
         The diagnosis. It depends on nothing but the arguments.
     """
-    pairs = [(p, o) for p, o in zip(probes, outcomes) if "skipped" not in o]
-    compared = [(p, o) for p, o in pairs if not SPECIAL & p["options"].keys()]
+    if TASKS[task].conclude:  # one that is not ours
+        return TASKS[task].conclude(probes, outcomes)
+    asked, requires = judged(task, requires), set(requires)
+    pairs = list(zip(probes, outcomes))
+    compared = [
+        (p, o)
+        for p, o in pairs
+        if "skipped" not in o and not SPECIAL & p["options"].keys()
+    ]
     errors = [o for _, o in compared if "error" in o]
     first = errors[0] if errors else {}
     found = Diagnosis(task, "failed")
@@ -128,23 +154,70 @@ def conclude(
     explanations, loading = [], Loading()
     if not seen.varies:
         explanations, loading = _searched(seen) if search else _compared(seen)
+    if len(explanations) > 1 and len(names(explanations[0].route)) > 2:
+        explanations = []  # far-fetched
     cases = seen.cases(loading)
     simpler = (
         [] if seen.varies else _where_it_answers(task, cases, explanations, search)
     )
-    found.raised = given_away or (_of_sizes(cases) if simpler else [])
+    of_torch = first.get("raised_by") == "torch"  # not an index, say
+    guessed = _of_sizes(cases) if simpler and of_torch else []
+    found.raised = given_away or guessed
     if simpler:
         found.mistakes = list(found.raised)
         explanations = simpler
     _verdict(found, seen, explanations, cases)
-    dropout = _beside_the_numbers(found, seen, explanations, cases, loading, given_away)
-    found.properties = properties_of(seen, cases, found.verdict, dropout)
-    if found.verdict != "right" and explanations:
+    if seen.task in GIVEN and any(seen.maps):  # whoever returns them does so always
+        asked |= {"weights_gradients"} | (set() if all(seen.maps) else {"weights"})
+    if not seen.chosen_dropout and task in WEIGHTED:
+        asked |= {"no_dropout"}
+    adapted = adaptations(seen)
+    lacks = faults(seen, loading, found.verdict == "right")
+    dropout = _beside_the_numbers(
+        found, seen, explanations, cases, loading, given_away, lacks
+    )
+    broken = {masked: facts.keys() & asked for masked, facts in adapted.items()}
+    found.properties = properties_of(seen, cases, lacks, broken, dropout)
+    for facts in adapted.values():
+        found.properties |= dict.fromkeys(facts, False)
+        for name, fact in facts.items():
+            if name in asked:
+                lacks[name] = fact
+    _judge(found, asked, requires, lacks)
+    if found.verdict not in ("right", "unmet") and explanations:
         found.example = example_of(cases, explanations[0])
     elif found.verdict == "unknown":
         found.example = example_of(cases, None)
-        found.evidence += [] if seen.remembers else revealed(seen, loading)
+        found.evidence += [] if seen.varies else revealed(seen, loading)
     return found
+
+
+def _judge(
+    found: Diagnosis, asked: set[str], requires: set[str], lacks: Faults
+) -> None:
+    """Right is what all that is asked holds for."""
+    holds = found.properties
+    lost = {name for name in asked - {"right"} if not holds.get(name, True)}
+    lost |= requires - holds.keys() - {"right"}
+    sound = found.verdict == "right"
+    if sound and lost:
+        found.verdict = "unmet"
+    said: list[Fact] = []
+    unseen = {"weights": Fact("weights")}
+    facts = {
+        name: lacks.get(name) or unseen.get(name) or Fact("not-seen", {"name": name})
+        for name in sorted(lost)
+    }
+    for name, fact in sorted(facts.items(), key=lambda x: x[1].code != RAN_WITH):
+        # Where other numbers are wrong, those of a probe of conduct show nothing.
+        shows = (
+            sound or fact.code in (RAN_WITH, "no-gradient") or "error" in fact.values
+        )
+        told = fact.values.get("error") in [x.values.get("error", "") for x in said]
+        if shows and not told and (name in lacks or name in requires):
+            said.append(fact)
+    found.unmet = said
+    holds["right"] = found.verdict == "right"
 
 
 def _searched(seen: Seen) -> tuple[list[Explanation], Loading]:
@@ -185,7 +258,9 @@ def _where_it_answers(
     if len(answered) == len(cases) or length <= 1:
         return []
     found = explain(task, answered) if search else without_mistake(task, answered)
-    return found if found and len(names(found[0].route)) + 1 < length else []
+    count = len(names(found[0].route)) if found else length
+    # Several that explain a part of the answers are a guess.
+    return found if len(found) == 1 and count + 1 < length else []
 
 
 def _verdict(found: Diagnosis, seen: Seen, explanations: list, cases: list) -> None:
@@ -193,6 +268,10 @@ def _verdict(found: Diagnosis, seen: Seen, explanations: list, cases: list) -> N
     if seen.remembers:
         found.verdict = "unknown"
         found.evidence.append(Fact("it-remembers"))
+        return
+    if seen.makes_layers:
+        found.verdict = "unknown"
+        found.evidence.append(Fact("it-makes-layers"))
         return
     if seen.varies:
         found.verdict, found.mistakes = "named", ["dropout-in-eval"]
@@ -205,6 +284,10 @@ def _verdict(found: Diagnosis, seen: Seen, explanations: list, cases: list) -> N
             required = tuple(compute(wrong[0].problem)["output"].shape)
             shapes = {"required": required, "got": tuple(wrong[0].output.shape)}
             found.error = in_words(Fact("wrong-shape", shapes))
+        return
+    if len(explanations) == 1 and (one := _one_of(explanations[0].route)):
+        found.verdict = "unknown"
+        found.evidence.append(one)
         return
     if len(explanations) > 1:
         found.verdict = "ambiguous"
@@ -232,6 +315,12 @@ def _verdict(found: Diagnosis, seen: Seen, explanations: list, cases: list) -> N
     elif set(explanation.policies) != set(POLICIES) and seen.task in WEIGHTED:
         known = " or ".join(explanation.policies)
         found.policy["empty rows"] = known or "other"
+
+
+def _one_of(route: Route) -> Fact | None:
+    """What is one mistake without a name, though two or three together equal it."""
+    found = set(names(route))
+    return next((Fact(code) for code, same in AS_ONE.items() if found == same), None)
 
 
 def _leaks(task: str, cases: list[Case]) -> bool:
@@ -277,6 +366,7 @@ def _beside_the_numbers(
     cases: list,
     loading: Loading,
     given_away: list[str],
+    lacks: Faults,
 ) -> bool | None:
     """Mistakes and policies that no stage of the reference shows.
 
@@ -298,14 +388,22 @@ def _beside_the_numbers(
     if found.verdict in ("right", "named", "stacked") and explanations:
         explained = explanations[0]
         wrong, averaged = training.returned_weights(seen, explained, cases)
-        extra += wrong
+        if wrong and training.is_no_consequence(seen, explained, cases):
+            extra.append("weights-returned-wrong")
         if averaged:
             found.policy["weights"] = Fact("averaged")
+        if any(seen.maps):
+            lacks["weights"] = training.weights_fault(seen, wrong, averaged)
+        if seen.task in WEIGHTED and not names(explained.route):
+            zeros = "zeros" in explained.policies
+            fact = None if zeros else Fact("zeros_for_empty_rows")
+            lacks["zeros_for_empty_rows"] = fact
         if not names(explained.route):
             wrong, known = training.dropout(seen, loading)
             extra += wrong
             found.evidence += [Fact("other-dropout")] if known is False else []
             dropout = known and not wrong
+            found.advice += training.returned_after_dropout(seen, loading)
     extra += given_away
     for name in ("half", "device"):
         _, outcome = seen.probe(name) or (None, {})
@@ -320,15 +418,8 @@ def _beside_the_numbers(
             found.verdict = "named" if len(found.mistakes) == 1 else "stacked"
         elif found.verdict == "failed":
             found.verdict = "named"
-    _, outcome = seen.probe("gradient") or (None, {})
-    if lost := outcome.get("without_gradient"):
-        found.evidence.append(Fact("no-gradient", {"names": lost}))
     if seen.missing:
         found.policy["biases"] = Fact("no-biases", {"names": seen.missing})
-    if seen.ran_with:
-        note = seen.ran_with[0]
-        values = {key: value for key, value in note.items() if key != "code"}
-        found.policy["call"] = Fact(RAN_WITH, values)
     return dropout
 
 

@@ -1,6 +1,6 @@
 """One place to look at, and what the probe that shows the map tells."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -10,7 +10,7 @@ from mha_lib.check.search import Case, Explanation, matches
 from mha_lib.check.seen import Loading, Seen, shape_fits
 from mha_lib.check.words import Fact, in_words
 
-__all__ = ["Example", "example_of", "revealed"]
+__all__ = ["Example", "difference", "example_of", "revealed"]
 
 
 @dataclass
@@ -24,6 +24,7 @@ class Example:
         expected: what is right.
         fact: what is seen there.
         place: the indices of which the fact speaks; of a map, sequence and head first.
+        sizes: of the probe, by letter.
     """
 
     probe: str
@@ -32,6 +33,7 @@ class Example:
     expected: Tensor
     fact: Fact | str
     place: tuple[int, ...] = ()
+    sizes: dict[str, int] = field(default_factory=dict)
 
     @property
     def words(self) -> str:
@@ -40,9 +42,9 @@ class Example:
 
 
 def example_of(cases: list[Case], explained: Explanation | None) -> Example | None:
-    """The smallest difference to look at: in the map if it is known."""
+    """A difference to look at, of the smallest probe; in the map if it is known."""
     policy = "nan"
-    for case in cases:
+    for case in sorted(cases, key=_size):
         ours = compute(case.problem)
         if case.output is None or matches(case.output, ours["output"]):
             continue
@@ -52,17 +54,34 @@ def example_of(cases: list[Case], explained: Explanation | None) -> Example | No
             theirs = case.weights
             if explained is not None:
                 policy = (explained.policies or ("nan",))[0]
-                theirs = (compute(case.problem, explained.route, policy) or {}).get(
-                    "weights", theirs
-                )
+                found = compute(case.problem, explained.route, policy) or {}
+                theirs = found.get("weights", theirs)
+                if _others(case.weights, theirs):
+                    theirs = None  # the named map is not the one that they return
             if theirs is not None and theirs.shape == ours["weights"].shape:
                 both = theirs.double(), ours["weights"]
                 if found := _of_map(*both):
-                    return Example(case.name, "map", *both, *found)
+                    return Example(case.name, "map", *both, *found, case.problem.sizes)
         both = case.output, ours["output"]
         kind = "mask" if case.output.dtype == torch.bool else "output"
-        return Example(case.name, kind, *both, *_of_output(*both))
+        found = difference(*both)
+        return Example(case.name, kind, *both, *found, case.problem.sizes)
     return None
+
+
+def _others(returned: Tensor | None, named: Tensor | None) -> bool:
+    """Whether a map came back that is not the one of what is named."""
+    if returned is None or named is None or returned.shape != named.shape:
+        return False
+    return not torch.allclose(
+        *(x.double().nan_to_num(0.0) for x in (returned, named)), atol=1e-2
+    )
+
+
+def _size(case: Case) -> tuple[bool, int]:
+    """The fewest numbers come first, but those last of which a size is 1."""
+    answer = compute(case.problem)["output"]
+    return 1 in answer.shape[-2:], answer.numel()
 
 
 Found = tuple[Fact, tuple[int, ...]]  # and the place of which it speaks
@@ -93,7 +112,8 @@ def _of_map(theirs: Tensor, ours: Tensor) -> Found | None:
     return fact("other-weight", theirs[place], ours[place], *place)
 
 
-def _of_output(theirs: Tensor, ours: Tensor) -> Found:
+def difference(theirs: Tensor, ours: Tensor) -> Found:
+    """Where two outputs differ most, or that their shapes do."""
     if theirs.shape != ours.shape:
         shapes = {"yours": tuple(theirs.shape), "right": tuple(ours.shape)}
         return Fact("other-shape", shapes), ()
@@ -111,19 +131,56 @@ def _largest(difference: Tensor) -> tuple[int, ...]:
 
 
 def revealed(seen: Seen, loading: Loading) -> list[Fact]:
-    """What the map tells, read off the output where W_v = W_o = 1, values one-hot."""
-    case = next((c for c in seen.cases(loading) if c.name == "reveal"), None)
-    if case is None or case.output is None or not shape_fits(case):
+    """What the answers tell where no mistake is known that gives them."""
+    cases = [case for case in seen.cases(loading) if case.output is not None]
+    if not all(map(shape_fits, cases)):
         return []
-    p, theirs = case.problem, case.output.double()
+    if seen.task in ("split_heads", "merge_heads"):
+        moved = all(_same_numbers(case) for case in cases)
+        return [Fact("numbers-moved")] if moved else []
+    case = next((case for case in cases if case.name == "reveal"), None)
+    facts = [] if case is None else _shown(seen, case)
+    if facts and _weights_right(cases):
+        return [Fact("weights-right")]
+    return facts
+
+
+def _same_numbers(case: Case) -> bool:
+    x = case.problem.x["x"].double()
+    return torch.equal(x.flatten().sort()[0], case.output.double().flatten().sort()[0])
+
+
+def _weights_right(cases: list[Case]) -> bool:
+    """Whether right weights were returned wherever a query sees a key."""
+    return all(
+        case.weights is not None
+        and matches(case.weights, compute(case.problem)["weights"])
+        for case in cases
+        if case.name != "empty row"
+    )
+
+
+def _shown(seen: Seen, case: Case) -> list[Fact]:
+    """What the map tells, read off the output where W_v = W_o = 1, values one-hot."""
+    p, theirs, first = case.problem, case.output.double(), []
     if seen.task == "mha_sequence_first":
         theirs = theirs.transpose(0, 1)
     if seen.task != "attention":
         theirs = theirs.unflatten(-1, (p.H, p.D)).transpose(1, 2)
-    theirs, ours = theirs[..., : p.S], compute(p)["weights"]
+    theirs, rest = theirs[..., : p.S], theirs[..., p.S :]
+    twin = rest[..., : p.S] if rest.shape[-1] >= p.S else theirs
+    rest = rest[..., p.S :] if rest.shape[-1] >= p.S else rest
+    if not torch.allclose(theirs, twin, atol=1e-3) or (rest.abs() > 1e-3).any():
+        return [Fact("no-mix")]
+    ours, weights = compute(p)["weights"], case.weights
+    if weights is not None and weights.shape == ours.shape:
+        if not torch.allclose(theirs, weights.double(), atol=1e-3):
+            return [Fact("not-times-values")]
+        if not matches(weights, ours):
+            first = [Fact("weights-first")]
     sums = theirs.sum(-1)
     ends = {"low": sums.min().item(), "high": sums.max().item()}
-    facts = [Fact("map-sums", ends)]
+    facts = [*first, Fact("map-sums", ends)]
     if theirs.min() < -1e-3:
         facts.append(Fact("map-negative"))
     order = [

@@ -45,6 +45,8 @@ def of(example: Example | None, task: str) -> dict | None:
     """
     if example is None or example.theirs.shape != example.expected.shape:
         return None
+    if example.theirs.dim() < 2:  # the words say it all
+        return None
     place = list(example.place)
     both = [example.theirs, example.expected]
     if task == "mha_sequence_first" and example.kind == "output":  # (T, B, E)

@@ -67,6 +67,7 @@ class Problem:
     x: dict[str, object]
     W: dict[str, Tensor] = field(default_factory=dict)
     policy: str = "nan"
+    answers: dict = field(default_factory=dict)  # the right ones, for each policy
     fronts: dict = field(default_factory=dict)  # what `front` made of each prefix
     tails: dict = field(default_factory=dict)  # and the search, of what comes last
 
@@ -92,7 +93,7 @@ class Problem:
     def masked(self) -> bool:
         """Whether anything is hidden."""
         hides = self.call == "split_concat" and (
-            self.x["causality"] or not (self.x["keys"] != 0).any(-1).all()
+            self.x.get("causality") or not (self.x["keys"] != 0).any(-1).all()
         )
         return bool(hides or "mask" in self.x)
 
@@ -211,7 +212,7 @@ def mask_of(p: Problem, route: Route) -> Tensor | None:
     if p.call != "split_concat":
         return do["polarity"].do(do["mask"].do(p)) if "mask" in p.x else None
     padding = do["padding"].do(p).expand(p.B, -1, p.T, p.S)
-    if not p.x["causality"]:
+    if not p.x.get("causality"):
         return do["polarity"].do(padding)
     causal = do["causal"].do(p).expand_as(padding)
     return do["polarity"].do(do["combine"].do(causal, padding))
@@ -280,6 +281,14 @@ def compute(
     p: Problem, route: Route = (), policy: str = "nan"
 ) -> dict[str, Tensor] | None:
     """Output and weights; empty where the code fails, None where it may do anything."""
+    if route:
+        return _computed(p, route, policy)
+    if policy not in p.answers:  # it is asked for many times
+        p.answers[policy] = _computed(p, route, policy)
+    return p.answers[policy]
+
+
+def _computed(p: Problem, route: Route, policy: str) -> dict[str, Tensor] | None:
     p.policy = policy
     try:
         if p.call not in ("attention", *LAYERS):

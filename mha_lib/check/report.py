@@ -15,11 +15,12 @@ __all__ = ["Line", "Report", "link", "report_html", "section_title"]
 
 HEADLINES = {
     "right": "Right: {title}.",
+    "unmet": "Not right yet: your {title} does not do all that the task asks.",
     "named": "One mistake in your {title}.",
     "stacked": "{count} mistakes at once in your {title}. Fix the first one first.",
     "ambiguous": "Your {title} is wrong in one of {count} ways, which give the same "
     "numbers.",
-    "unknown": "Your {title} is wrong in a way that is in no catalogue.",
+    "unknown": "Your {title} is wrong, in a way that has no name here. What was seen:",
     "failed": "Your {title} gave no answer that could be compared.",
 }
 POLICY = {
@@ -87,11 +88,11 @@ class Report:
             found += [_line(1, d.error), _line(1, required)]
         for place, name in enumerate(d.mistakes):
             number = f"{place + 1}. " if len(d.mistakes) > 1 else ""
-            found += of_mistake(MISTAKES[name], number)
+            found += self._of(name, number)
         for place, names in enumerate(d.candidates):
             found.append(_line(1, "Either" if place == 0 else "or"))
             for name in names:
-                found += of_mistake(MISTAKES[name])
+                found += self._of(name)
         if d.example is not None:
             found.append(_line(1, d.example.words))
         if d.verdict == "unknown":
@@ -99,6 +100,10 @@ class Report:
             lost = [name for name, holds in d.properties.items() if not holds]
             found.append(_line(1, "Holds: " + (", ".join(kept) or "nothing")))
             found.append(_line(1, "Fails: " + ", ".join(lost)))
+        found += [_line(1, in_words(fact)) for fact in d.unmet]
+        if d.verdict == "unmet":
+            found.append(_line(1, "With that mended, the rest is right."))
+            found.append(_line(1, f"Required: {self.task.signature}"))
         found += [_line(1, in_words(fact)) for fact in d.evidence]
         for key, value in d.policy.items():
             said = in_words(value)
@@ -107,6 +112,12 @@ class Report:
         for name in d.advice:
             found.append(_line(1, f"Worth knowing: {MISTAKES[name].message}"))
         return found
+
+    def _of(self, name: str, number: str = "") -> list[Line]:
+        """What is said of a mistake: of the task itself, or of the catalogue."""
+        if name in self.task.mistakes:
+            return [_line(1, f"{number}{self.task.mistakes[name]} [{name}]")]
+        return of_mistake(MISTAKES[name], number)
 
 
 def of_mistake(mistake: Mistake, number: str = "") -> list[Line]:

@@ -41,11 +41,12 @@ __all__ = [
 ]
 
 MOST = 6  # mistakes at once
+MASKS = 3  # of them, what masks may add
 PEEK = 4  # numbers of a token that a screening looks at
 PREFIX = ("inputs", "project", "bias", "split")
 MASKING = ("mask", "causal", "padding", "combine", "polarity", "fill")
 TOLERANCE = {  # of the largest deviation, in units of the root mean square
-    torch.float64: 1e-6,
+    torch.float64: 1e-5,
     torch.float32: 5e-4,
     torch.float16: 3e-2,
     torch.bfloat16: 2e-1,
@@ -130,7 +131,7 @@ def explain(
     fewest = [route for route in routes if len(names(route)) == least]
     found = [e for route in fewest for e in _with_masks(stages, route, masked)]
     for route in routes:  # more mistakes in front may leave fewer to the masks
-        length = min((len(names(e.route)) for e in found), default=0)
+        length = min((len(names(e.route)) for e in found), default=least + MASKS + 1)
         if least < len(names(route)) < length:
             left = length - 1 - len(names(route))
             found += _with_masks(stages, route, masked, left)
@@ -327,7 +328,7 @@ def _replaced(*stages: Stage) -> Route:
 
 
 def _with_masks(
-    stages: dict, route: Route, cases: list[Case], most: int = 3
+    stages: dict, route: Route, cases: list[Case], most: int = MASKS
 ) -> list[Explanation]:
     """What the masks add to a route, for each policy that fits."""
     if not cases:
@@ -360,7 +361,17 @@ def _everywhere(stages: dict, cases: list[Case]) -> list[Explanation]:
         if any(stage.stage in MASKING for stage in route)
     ]
     judged = ((route, fitting_policies(cases, route)) for route in routes)
-    return [Explanation(route, policies) for route, policies in judged if policies]
+    return [
+        Explanation(route, policies)
+        for route, policies in judged
+        if policies and _says_enough(cases, route)
+    ]
+
+
+def _says_enough(cases: list[Case], route: Route) -> bool:
+    """Whether a route says what half of the answers have to be, or more."""
+    silent = sum(compute(case.problem, route) is None for case in cases)
+    return 2 * silent <= len(cases)
 
 
 def _elsewhere(cases: list[Case], route: Route) -> bool:

@@ -5,14 +5,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mha_lib.check.beside import RAN_WITH, REMEMBERS
+from mha_lib.check.beside import CHOSEN_DROPOUT, MAKES_LAYERS, REMEMBERS
 from mha_lib.check.catalogue import MASKS
 from mha_lib.check.reference import Problem, compute
 from mha_lib.check.search import Case
 
 __all__ = ["SPECIAL", "Loading", "Seen", "shape_fits"]
 
-SPECIAL = {"grad", "dtype", "device", "train"}  # probes that compare no numbers
+# Options of probes whose numbers name no mistake.
+SPECIAL = {"grad", "dtype", "device", "train", "conduct"}
 
 
 @dataclass(frozen=True)
@@ -38,17 +39,23 @@ class Seen:
     """Probes and outcomes, with the questions that are asked more than once."""
 
     def __init__(self, task: str, pairs: list, compared: list) -> None:
-        self.task, self.pairs, self.compared = task, pairs, compared
+        self.task, self.compared = task, compared
+        self.pairs = [(p, o) for p, o in pairs if "skipped" not in o]
+        self.skipped = [(p, o) for p, o in pairs if "skipped" in o]
         answered = [o for _, o in compared if "outputs" in o]
         self.missing = answered[0].get("missing", [])
-        notes = [n for _, o in compared for n in o.get("notes", ())]
-        self.ran_with = [n for n in notes if n.get("code") == RAN_WITH]
-        self.remembers = any(n.get("code") == REMEMBERS for n in notes)
+        self.maps = ["weights" in o["outputs"] for o in answered]  # returned, or not
+        self.notes = [n for _, o in compared for n in o.get("notes", ())]
+        others = [n for _, o in pairs for n in o.get("notes", ())]
+        self.chosen_dropout = any(n.get("code") == CHOSEN_DROPOUT for n in others)
+        self.remembers = any(n.get("code") == REMEMBERS for n in self.notes)
         self.varies = any(o.get("repeat_differs") for o in answered) or self.remembers
+        self.makes_layers = any(n.get("code") == MAKES_LAYERS for n in self.notes)
         self.changed = sorted(
-            {n for _, o in pairs for n in o.get("changed_inputs", ())}
+            {n for _, o in self.pairs for n in o.get("changed_inputs", ())}
         )
         self.numbers = False  # a mask that holds numbers
+        self.needless: dict = {}  # shapes, where a mask has axes of size 1 too many
         self._problems = self._turned = self._posed()
         self._cases: dict[Loading, list[Case]] = {}  # with what was computed for them
         self.dtypes = {o["outputs"]["output"].dtype for o in answered}
@@ -89,13 +96,13 @@ class Seen:
     def _case(self, probe: dict, outcome: dict, problem: Problem) -> Case:
         output = outcome.get("outputs", {}).get("output")
         if output is not None and self.task in MASKS:
-            output = self._boolean(output, compute(problem)["output"])
+            output = self.boolean(output, compute(problem)["output"])
         elif output is not None and self.dtype is not None:
             output = (output.real if output.is_complex() else output).to(self.dtype)
         weights = outcome.get("outputs", {}).get("weights")
         return Case(problem, output, probe["name"], weights)
 
-    def _boolean(self, mask: Tensor, expected: Tensor) -> Tensor:
+    def boolean(self, mask: Tensor, expected: Tensor) -> Tensor:
         """A mask of numbers as the boolean one it stands for; needless axes removed."""
         if mask.dtype != torch.bool:
             self.numbers = True
@@ -103,6 +110,8 @@ class Seen:
             additive = bool((mask < 0).any())
             mask = mask == 0 if additive else mask != 0
         if mask.dim() > expected.dim() and mask.numel() == expected.numel():
+            self.needless = {"required": expected.shape, "got": mask.shape}
+            self.needless = {key: tuple(x) for key, x in self.needless.items()}
             return mask.reshape(expected.shape)
         return mask
 

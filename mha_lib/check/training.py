@@ -3,32 +3,64 @@
 import torch
 from torch import Tensor
 
+from mha_lib.check.catalogue import GIVEN
 from mha_lib.check.reference import Problem, compute
-from mha_lib.check.search import Case, Explanation, matches
+from mha_lib.check.search import Case, Explanation, matches, names
 from mha_lib.check.seen import Loading, Seen
+from mha_lib.check.words import Fact
 
-__all__ = ["dropout", "returned_weights"]
+__all__ = [
+    "dropout",
+    "is_no_consequence",
+    "returned_after_dropout",
+    "returned_weights",
+    "weights_fault",
+]
 
 
 def returned_weights(
     seen: Seen, explained: Explanation, cases: list[Case]
-) -> tuple[list[str], bool]:
-    """Mistakes in the weights that came with a known output; whether an average."""
+) -> tuple[bool, bool]:
+    """Whether other weights came than a known output is made of; whether an average."""
     averaged = False
-    if seen.task == "split_concat":
-        return [], averaged
+    if seen.task not in GIVEN:
+        return False, averaged
     policy = (explained.policies or ("nan",))[0]
     for case in cases:
         ours = compute(case.problem, explained.route, policy)
-        if case.weights is None or not ours or case.name == "empty row":
+        unknown = case.problem.masked and not explained.masks
+        if case.weights is None or not ours or case.name == "empty row" or unknown:
             continue
         expected = ours["weights"]
         theirs = case.weights.to(seen.dtype)
         if theirs.dim() == 3 and expected.dim() == 4:
             expected, averaged = expected.mean(1), True
-        if not matches(theirs, expected):
-            return ["weights-returned-wrong"], averaged
-    return [], averaged
+        if not matches(theirs, expected, 2.0):  # many are far above the mean
+            return True, averaged
+    return False, averaged
+
+
+def is_no_consequence(seen: Seen, explained: Explanation, cases: list[Case]) -> bool:
+    """Whether wrong weights are a mistake of their own, beside what is named.
+
+    A map may be right where the output is not, or hold the heads in another order.
+    """
+    if not names(explained.route):
+        return True
+    plain = [x.weights for x in cases if x.weights is not None and not x.problem.masked]
+    return any(
+        bool((x < 0).any()) or not _close(x.sum(-1), torch.ones_like(x.sum(-1)))
+        for x in plain
+    )
+
+
+def weights_fault(seen: Seen, wrong: bool, averaged: bool) -> Fact | None:
+    """Why the returned weights are not (B, H, T, S) in every call; None if they are."""
+    if not all(seen.maps):
+        return Fact("weights", {"some": any(seen.maps)})
+    if wrong or averaged:
+        return Fact("weights", {"averaged": averaged})
+    return None
 
 
 def dropout(seen: Seen, loading: Loading) -> tuple[list[str], bool | None]:
@@ -38,25 +70,15 @@ def dropout(seen: Seen, loading: Loading) -> tuple[list[str], bool | None]:
         Names of mistakes; whether the output is like a dropout that we know, None
         where nothing tells.
     """
-    probe, outcome = seen.probe("training") or ({}, {})
-    outcome = loading.of(outcome)
-    if "outputs" not in outcome:
+    p, outputs = _trained(seen, loading)
+    if p is None:
         return [], None
-    p = Problem.of(probe, seen.missing)
     expected = compute(p)
-    output = outcome["outputs"]["output"].double()
-    weights = expected["weights"]
-    mistakes = []
-    returned = outcome["outputs"].get("weights", torch.zeros(())).double()
-    if returned.shape == weights.shape:
-        dropped = returned == 0
-        kept = weights.masked_fill(dropped, 0.0)
-        if dropped.any() and (_close(returned, kept) or _close(returned, 2 * kept)):
-            mistakes.append("weights-after-dropout")
+    output, weights = outputs["output"].double(), expected["weights"]
     if p.D < 2 * p.S or output.shape != expected["output"].shape:
-        return mistakes, None
+        return [], None
     if _close(output, expected["output"]):
-        return [*mistakes, "dropout-unused"], True
+        return ["dropout-unused"], True
     if seen.task == "mha_sequence_first":
         output = output.transpose(0, 1)
     columns = output.unflatten(-1, (p.H, p.D)).transpose(1, 2)
@@ -65,14 +87,40 @@ def dropout(seen: Seen, loading: Loading) -> tuple[list[str], bool | None]:
     kept = ratio[ratio.abs() > 1e-3]
     if not _close(one, two):
         both = bool((ratio > 3).any())  # 1/(1-p) twice: on weights and output
-        return mistakes + ([] if both else ["dropout-on-output"]), True
+        return [] if both else ["dropout-on-output"], True
     if _close(kept, torch.full_like(kept, 2.0)):
-        return mistakes, True
+        return [], True
     if _close(kept, torch.ones_like(kept)):
-        return [*mistakes, "dropout-not-rescaled"], True
+        return ["dropout-not-rescaled"], True
     if _close(one.sum(-1), torch.ones_like(one.sum(-1))) and _from_scores(one, weights):
-        return [*mistakes, "dropout-on-scores"], True
-    return mistakes, False
+        return ["dropout-on-scores"], True
+    return [], False
+
+
+def returned_after_dropout(seen: Seen, loading: Loading) -> list[str]:
+    """The advice that, in training, returned weights are those which dropout left.
+
+    Both are right, with dropout and without: nn.MultiheadAttention returns the former.
+    """
+    p, outputs = _trained(seen, loading)
+    if p is None or "weights" not in outputs:
+        return []
+    weights, returned = compute(p)["weights"], outputs["weights"].double()
+    if returned.shape != weights.shape:
+        return []
+    dropped = returned == 0
+    kept = weights.masked_fill(dropped, 0.0)
+    after = dropped.any() and (_close(returned, kept) or _close(returned, 2 * kept))
+    return ["weights-after-dropout"] if after else []
+
+
+def _trained(seen: Seen, loading: Loading) -> tuple[Problem | None, dict]:
+    """What the probe in training asked and what came; nothing where it failed."""
+    probe, outcome = seen.probe("training") or ({}, {})
+    outcome = loading.of(outcome)
+    if "outputs" not in outcome:
+        return None, {}
+    return Problem.of(probe, seen.missing), outcome["outputs"]
 
 
 def _close(a: Tensor, b: Tensor) -> bool:

@@ -22,8 +22,8 @@ class Fact:
 
     Example:
         >>> from mha_lib.check import Fact, in_words
-        >>> in_words(Fact("map-sums", {"low": 0.5, "high": 1.25}))
-        'The rows of your map sum to 0.50 … 1.25.'
+        >>> in_words(Fact("reproduced", {"count": 12, "all": 12}))
+        'What is named explains all your 12 answers.'
     """
 
     code: str
@@ -54,8 +54,47 @@ def _way(
         way += " of numbers 0 and 1" if numbers else ""
         ways.append(way + (" that is all True" if added else ""))
     return (
-        f"it ran with {', '.join(ways)}, not as the task says: {located(error, line)}"
+        f"As the task calls it, it fails: {located(error, line)}. It ran with "
+        f"{', '.join(ways)}."
     )
+
+
+def _unkept(where: str, hint: str = "") -> Callable[..., str]:
+    """What a probe of conduct showed, which calls as ``where`` says."""
+
+    def words(
+        error: str = "",
+        line: str = "",
+        weights: str = "",
+        finite: bool = True,
+        dtype: str = "",
+    ) -> str:
+        if error:
+            return f"As the task calls it, {where}, it fails: {located(error, line)}."
+        seen = "the output is wrong" if finite else "NaN or infinity comes out"
+        seen = f"the returned weights {weights}" if weights else seen
+        seen = f"{dtype} comes out" if dtype else seen
+        return f"{where[0].upper()}{where[1:]}, {seen}{hint}."
+
+    return words
+
+
+def _weights(some: bool = False, averaged: bool | None = None) -> str:
+    """What is amiss with the returned weights."""
+    if averaged is None:
+        asked = "The weights have to be returned too, after the output"
+        return asked + (
+            ": some calls return them, others do not." if some else "; none came back."
+        )
+    asked = "The returned weights have to be (B, H, T, S), a map for each head; "
+    return asked + ("yours are averaged." if averaged else "yours are others.")
+
+
+def _lost(names: list[str], where: list[str]) -> str:
+    """Which inputs get no gradient, and where if not everywhere."""
+    places = f" ({'; '.join(where)})" if where else ""
+    who = ", ".join(names)
+    return f"No gradient reaches {who}{places}: a detach, .data, a no_grad or NumPy?"
 
 
 WORDS: dict[str, str | Callable[..., str]] = {
@@ -64,12 +103,26 @@ WORDS: dict[str, str | Callable[..., str]] = {
     "second time: something is kept from one call to the next (a cache of keys and "
     "values?), or random numbers come from a generator of its own. Fix this first.",
     "it-varies": "Two calls with the same input gave different answers.",
+    "it-makes-layers": "Two calls with the same input gave different answers: each "
+    "call makes a layer, with new weights. Make it once, in __init__.",
+    # several mistakes that are rather one
+    "as-if-exchanged": "These are the answers of k and v exchanged after the "
+    "projections: attention(q, v, k)?",
+    "as-if-inverted": "These are the answers of a causal mask alone the wrong way "
+    "round: later keys are seen, and earlier ones hidden?",
+    "as-if-left": "These are the answers of heads that stay behind the tokens, and "
+    "of a transpose when they are joined: is the transpose missing when they are cut?",
     # the verdict
     "right-elsewhere": "Where it answers, it is right.",
-    "reproduced": "{count} of {all} answers are reproduced exactly.",
+    "reproduced": lambda count, all: (
+        f"What is named explains {'all ' if count == all else f'{count} of '}your "
+        f"{all} answers."
+        if all > 1
+        else "What is named explains your only answer."
+    ),
     "masks-later": "The masks cannot be judged before that: fix this first.",
-    "masks-unknown": "Without a mask all is right; what the mask does is in no "
-    "catalogue.",
+    "masks-unknown": "Without a mask all is right: look at what the mask does, which "
+    "no mistake that has a name here explains.",
     "fill-leaks": "Where the scores of all visible keys are far below 0, hidden keys "
     "take the weight: they are filled with a number that is not low enough, such as "
     "-20. Use float('-inf') or torch.finfo(dtype).min.",
@@ -79,17 +132,72 @@ WORDS: dict[str, str | Callable[..., str]] = {
         f"After the call {' and '.join(names)} held other numbers."
     ),
     "other-dtype": lambda came, went: f"{came} came in, {', '.join(went)} came out.",
-    "no-gradient": lambda names: (
-        f"No gradient reaches {', '.join(names)}: a detach, .data, a no_grad or NumPy?"
+    "no-gradient": _lost,
+    "other-gradient": lambda names, where: (
+        f"The output is right, and the gradient that reaches {', '.join(names)} is not "
+        f"({'; '.join(where)}): part of the way is detached?"
     ),
     "other-dropout": "In training the output is like no dropout we know.",
-    # choices that are no mistakes
+    # what the task asks for and the submission does not do
     RAN_WITH: _way,
+    "leading_axes": _unkept(
+        "with other leading axes: (T, D), (B, T, D), (A, B, H, T, D)"
+    ),
+    "three_axes": _unkept("with q (B, T, D) and a mask (B, T, S)"),
+    "mask_broadcasts": _unkept("with a mask that has to be broadcast to the scores"),
+    "mask_for_all": _unkept("with one mask (T, S) for all sequences"),
+    "large_scores": _unkept(
+        "where all scores are far from 0",
+        ": an exp overflows, or a hidden score is not the lowest",
+    ),
+    "loud_hidden_keys": _unkept(
+        "where a hidden key has by far the largest score",
+        ": hide scores before the softmax, not weights after it",
+    ),
+    "same_tensor": _unkept("where all inputs are one tensor"),
+    "double_precision": _unkept("with inputs of float64"),
+    "training": _unkept("in training mode, every dropout set to 0"),
+    "no_dropout": _unkept("in training mode, as it was made", ": is there a dropout?"),
+    "other_sizes": _unkept(
+        "after calls of other sizes, beside another layer",
+        ": something is kept from one call to the next",
+    ),
+    "gradients": _unkept("with inputs that require gradients"),
+    "half_precision": _unkept("with inputs of float16"),
+    "any_device": _unkept("with inputs on another device"),
+    "weights": _weights,
+    "wrong-axes": "The mask must have the shape {required}; got {got}.",
+    "strided": _unkept(
+        "with an input that is no single block of memory, such as a transpose",
+        ": use reshape, not view",
+    ),
+    "causality_optional": _unkept("without causality, which is False then"),
+    "without_gradients": _unkept("under torch.no_grad"),
+    "one-tensor": "One tensor has to be returned, and more than one is.",
+    "weights_gradients": "No gradient flows through the returned weights: a detach, "
+    ".data or a no_grad?",
+    "zeros_for_empty_rows": "A query that sees no key has to get zeros, and does not.",
+    "biases": lambda names: f"Your layer lacks biases: {', '.join(names)}.",
+    "call_by_place": "It has to take its arguments by place, in the order of the task; "
+    "yours has {order}.",
+    "not-seen": "The task asks for this, and it was not seen to hold: {name}.",
+    # choices that are no mistakes
     "no-biases": lambda names: f"your layer has no {', '.join(names)}; they count as 0",
     "averaged": "averaged over the heads",
     # the map that a probe reveals
-    "map-sums": "The rows of your map sum to {low:.2f} … {high:.2f}.",
-    "map-negative": "Some of your weights are negative.",
+    "map-sums": "With one-hot values the output shows the map: its rows sum to "
+    "{low:.2f} … {high:.2f}.",
+    "map-negative": "Some of them are negative.",
+    "no-mix": "With one-hot values a mix of them has to come back, and does not: look "
+    "at what follows the weights.",
+    "not-times-values": "The output is not the weights that you return times the "
+    "values: look at what follows the weights.",
+    "weights-right": "The weights that you return are right: look at what follows "
+    "them.",
+    "weights-first": "The output is the weights that you return times the values, and "
+    "these weights are wrong: look at what comes before them.",
+    "numbers-moved": "Every number of the input comes back, some of them at another "
+    "place.",
     "heads-in-order": lambda order: (
         f"Its heads are those of the reference in the order "
         f"{', '.join(map(str, order))}."
@@ -103,11 +211,14 @@ WORDS: dict[str, str | Callable[..., str]] = {
     "other-weight": "Query {query} gives key {key} the weight {yours:.2f}; "
     "{right:.2f} is right (sequence {sequence}, head {head}).",
     "other-shape": "Your result has the shape {yours}; {right} is right.",
+    "other-kind": "Your result holds {yours}; {right} is right.",
     "other-mask": "mask{place} is {yours}; {right} is right.",
     "other-number": "output{place} is {yours:.3f}; {right:.3f} is right.",
 }
 CONFIDENCE = {
     "right": "every probe agrees with the reference",
+    "unmet": "the ordinary probes agree with the reference, as far as they were "
+    "answered; what the task asks beside does not hold",
     "named": "this mistake, and no other of the catalogue, gives your answers",
     "named by an error": "what your code raised shows this mistake",
     "stacked": "these mistakes together, and no fewer, give your answers",

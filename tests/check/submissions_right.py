@@ -11,6 +11,7 @@ import torch.nn as nn
 import torch.nn.functional as F
 
 RIGHT = []  # (submission, task)
+ADAPTED = []  # right if called in its own way: (submission, task, what it lacks)
 
 
 def right(task):
@@ -21,10 +22,18 @@ def right(task):
     return keep
 
 
+def adapted(task, *lacks):
+    def keep(submission):
+        ADAPTED.append((submission, task, {*lacks}))
+        return submission
+
+    return keep
+
+
 # --- scaled dot-product attention ---------------------------------------------------
 
 
-@right("attention")
+@adapted("attention", "leading_axes", "mask_broadcasts", "large_scores")
 def three_loops(q, k, v, mask=None):
     B, H, T, D = q.shape
     S = k.shape[2]
@@ -52,7 +61,7 @@ def with_einsum(q, k, v, mask=None):
     return torch.einsum("...ts,...sd->...td", weights, v), weights
 
 
-@right("attention")
+@adapted("attention", "leading_axes", "mask_broadcasts")
 def with_baddbmm(q, k, v, mask=None):
     """Three axes only: heads are more sequences."""
     n, t, d = q.shape
@@ -76,7 +85,7 @@ def additive(q, k, v, mask=None):
     return logits.softmax(-1).matmul(v)
 
 
-@right("attention")
+@adapted("attention", "mask_as_given", "leading_axes", "mask_broadcasts")
 def additive_big(q, k, v, mask=None):
     logits = (q @ k.mT) / math.sqrt(q.size(-1))
     if mask is not None:
@@ -334,12 +343,12 @@ class Builtin(nn.Module):
 class HeadsLast(nn.Module):
     """Scores (B, T, S, H): a softmax over axis 2 is right here."""
 
-    def __init__(self, d_model, n_heads):
+    def __init__(self, d_model, n_heads, dropout=0.1):
         super().__init__()
         self.n_heads = n_heads
         self.to_q = nn.Linear(d_model, d_model)
         self.to_kv = nn.Linear(d_model, 2 * d_model)
-        self.to_out = nn.Sequential(nn.Linear(d_model, d_model), nn.Dropout(0.1))
+        self.to_out = nn.Sequential(nn.Linear(d_model, d_model), nn.Dropout(dropout))
 
     def forward(self, query, key, value, mask=None):
         q = self.to_q(query).unflatten(-1, (self.n_heads, -1))
@@ -352,7 +361,7 @@ class HeadsLast(nn.Module):
         return self.to_out(torch.einsum("btsh,bshd->bthd", w, v).flatten(2))
 
 
-@right("mha")
+@adapted("mha", "mask_as_given", "mask_optional")
 class BookMaskOfRankFour(nn.Module):
     """Wants (B, 1, T, S), as a decoder that makes its own mask does."""
 

@@ -690,14 +690,6 @@ class OnOutput(Drops):
     output = Drops.drop
 
 
-@wrong("mha", "weights-after-dropout")
-class ReturnsDropped(Drops):
-    weights = Drops.drop
-
-    def returned(self, w, dropped):
-        return dropped
-
-
 @wrong("mha", "dropout-in-eval")
 class AlwaysOn(Drops):
     def weights(self, w):

@@ -5,13 +5,15 @@ import functools
 import re
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 import torch.nn as nn
 
-from mha_lib.check import TASKS, beside, check, diagnose
+from mha_lib.check import TASKS, beside, check, conclude, diagnose
 from mha_lib.check.beside.find import places_of
+from mha_lib.check.beside.making import axes_of, construct, roles_of
 from tests.check.submissions_right import (
     HEAD_COUNTS,
     Annotated,
@@ -31,6 +33,15 @@ from tests.check.submissions_right import (
     of,
 )
 from tests.check.submissions_wrong import Base
+from tests.check.unusual.layers import (
+    Cubes,
+    DictionaryOfHeads,
+    HeadThenKind,
+    Koepfe,
+    OfConfig,
+    OneCube,
+    ThreeOfHeads,
+)
 
 
 class Renamed(nn.Module):
@@ -169,7 +180,9 @@ def test_a_class_that_wants_more_than_sizes_is_told_so():
             raise RuntimeError("no heads today")
 
     text = repr(check(Broken, "mha"))
-    assert "Broken(embed_dim=15, num_heads=3) could not be made: RuntimeError" in text
+    E, H = (TASKS["mha"].probes()[0]["sizes"][x] for x in "EH")
+    asked = f"Broken(embed_dim={E}, num_heads={H})"
+    assert f"{asked} could not be made: RuntimeError" in text
 
 
 def test_a_module_is_given_back_as_it_was():
@@ -208,7 +221,7 @@ def test_outcomes_are_plain_data():
             assert not x.requires_grad
 
 
-ORDER = ("words", "observe", "ways", "find", "load", "making", "run")
+ORDER = ("words", "observe", "ways", "find", "load", "making", "driven", "run")
 
 
 def test_what_runs_beside_a_submission_imports_in_one_direction_and_no_more_of_ours():
@@ -257,3 +270,140 @@ def test_a_lazy_module_has_to_be_called_once():
 def test_a_number_of_heads_that_cannot_be_is_a_sentence(num_heads):
     words = f"the number of heads must be from 1 to 16, the width; got {num_heads}"
     assert diagnose(Projects(16, 2), "mha", num_heads=num_heads).error == words
+
+
+# --- where sizes stand, and what is kept head by head --------------------------------
+
+
+def made(source):
+    names = {}
+    exec(f"class Made:\n def __init__(self, {source}): pass", names)  # noqa: S102
+    return names["Made"]
+
+
+@pytest.mark.parametrize(
+    ("source", "roles"),
+    [
+        ("num_units, num_heads", {"num_units": "E", "num_heads": "H"}),
+        ("C, N", {"C": "E", "N": "H"}),
+        ("h, n", {"h": "E", "n": "H"}),  # what is hidden, and a number
+        ("h, d", {"h": "H", "d": "E"}),  # both are told
+        ("h, d_model", {"h": "H", "d_model": "E"}),
+        ("n_heads, C", {"n_heads": "H", "C": "E"}),
+        ("channels, num_blocks", {"channels": "E", "num_blocks": "H"}),
+        ("units=512, parts=8", {"units": "E", "parts": "H"}),
+        ("width, parts=8, causal=False", {"width": "E", "parts": "H"}),
+        ("d_model, d_k", {"d_model": "E", "d_k": "D"}),
+        ("*sizes", {"sizes": "EH"}),
+        ("breite, *rest", {"breite": "E", "rest": "H"}),
+        ("width, *rest", {"width": "E", "rest": "H"}),
+        ("embed_dim, num_heads, *rest", {"embed_dim": "E", "num_heads": "H"}),
+        ("cfg", {}),
+    ],
+)
+def test_sizes_are_told_by_name_or_by_place(source, roles):
+    assert roles_of(made(source)) == roles
+
+
+def test_a_class_of_a_config_is_told_how_it_must_be_made():
+    words = "OfConfig must be made as OfConfig(embed_dim, num_heads); it also wants"
+    assert diagnose(OfConfig, "mha").error.startswith(words)
+
+
+@pytest.mark.parametrize("config", [{"n_head": 3}, SimpleNamespace(n_head=3)])
+def test_a_config_may_know_the_number_of_heads(config):
+    layer = Koepfe(15, 3)
+    layer.config, layer.kind = config, Koepfe
+    assert beside.sizes(layer) == (15, 3)
+    layer.num_heads = 5  # its own number is believed first
+    assert beside.sizes(layer) == (15, 5)
+
+
+def test_the_axes_of_cubes_are_read_off_a_layer_of_other_sizes():
+    (probe, *_) = TASKS["mha"].probes(0)
+    assert axes_of(OneCube, probe) == {"W": "ehnd", "U": "hde"}
+    assert axes_of(Lazy, probe) == axes_of(AsModule, probe) == {}
+
+    class OneSizeOnly(OneCube):
+        def __init__(self, embed_dim, num_heads):
+            if embed_dim != probe["sizes"]["E"]:
+                raise ValueError("not that size")
+            super().__init__(embed_dim, num_heads)
+
+    assert axes_of(OneSizeOnly, probe) == {}
+    assert axes_of(lambda embed_dim, num_heads: None, probe) == {}
+
+
+@pytest.mark.parametrize("E, H", [(16, 2), (15, 3), (12, 4)])
+@pytest.mark.parametrize("layer", [OneCube, HeadThenKind, ThreeOfHeads, Cubes])
+def test_cubes_of_a_module_are_found_by_their_sizes(layer, E, H):
+    assert beside.sizes(layer(E, H), H) == (E, H)
+    assert diagnose(layer(E, H), "mha", num_heads=H).verdict == "right"
+
+
+@pytest.mark.parametrize("layer", [OneCube, HeadThenKind])
+def test_a_mistake_is_named_in_cubes(layer):
+    class Turned(layer):
+        def forward(self, query, key, value, mask=None):
+            mask = None if mask is None else ~mask
+            return super().forward(query, key, value, mask)
+
+    assert diagnose(Turned, "mha").mistakes == ["mask-inverted"]
+
+
+def test_a_cube_of_another_shape_is_a_sentence():
+    class Wide(OneCube):
+        def __init__(self, embed_dim, num_heads):
+            super().__init__(embed_dim, num_heads)
+            self.U = nn.Parameter(torch.zeros(num_heads, embed_dim, embed_dim))
+
+        def forward(self, query, key, value, mask=None):
+            return torch.einsum("bte,hec->btc", query, self.U) + 0 * self.W.sum()
+
+    layers = {"qkv": "W", "o": "U"}
+    words = "the weights of o must have the shape (3, 5, 15); yours has (3, 15, 15)"
+    assert diagnose(Wide, "mha", layers=layers).error == words
+
+
+def test_heads_are_counted_anew_for_each_probe():
+    probes = TASKS["mha"].probes(0)[:1]
+    for E, H in ((6, 1), (22, 11), (8, 2)):
+        probes += TASKS["mha"].probes(0, embed_dim=E, num_heads=H)[:4]
+    for order in (probes, probes[::-1], probes[1:]):
+        for layer in (ManyHeads, DictionaryOfHeads, Annotated, OneCube):
+            assert conclude("mha", order, beside.run(layer, order)).verdict == "right"
+
+
+@pytest.mark.parametrize(("asked", "given"), [({}, 0.5), ({"dropout": None}, 0.1)])
+def test_a_dropout_of_none_leaves_a_class_its_own(asked, given):
+    (probe, *_) = TASKS["mha"].probes(0)
+    layer = construct(Annotated, probe | {"options": asked})
+    assert layer.dropout.p == given
+
+
+class KeysAndValues(HeadThenKind):
+    """One parameter (2, H, D, E) for two parts."""
+
+    def __init__(self, embed_dim, num_heads):
+        super().__init__(embed_dim, num_heads)
+        W, b = self.W_in.movedim(1, 0), self.b_in.movedim(1, 0)
+        self.W_q, self.b_q = nn.Parameter(W[0].clone()), nn.Parameter(b[0].clone())
+        self.W_kv, self.b_kv = nn.Parameter(W[1:].clone()), nn.Parameter(b[1:].clone())
+        del self.W_in, self.b_in
+
+    def forward(self, query, key, value, mask=None):
+        self.W = torch.cat([self.W_q[None], self.W_kv])
+        self.b = torch.cat([self.b_q[None], self.b_kv])
+        q, k, v = (
+            torch.einsum("bte,hde->bhtd", x, W) + b.unsqueeze(1)
+            for x, W, b in zip((query, key, value), self.W, self.b)
+        )
+        seen = None if mask is None else mask[:, None]
+        context = nn.functional.scaled_dot_product_attention(q, k, v, seen)
+        return nn.functional.linear(
+            context.transpose(1, 2).flatten(2), self.W_out, self.b_out
+        )
+
+
+def test_one_cube_may_hold_two_parts():
+    assert diagnose(KeysAndValues, "mha").verdict == "right"

@@ -61,7 +61,7 @@ class IgnoresItsDropout(Drops):
         (DropsOnOutput, False),
         (DropsLikeNobody, False),
         (DropsInEval, False),
-        (ReturnsWhatItDropped, False),
+        (ReturnsWhatItDropped, True),
         (LongerInTraining, None),
         (IgnoresItsDropout, None),
         (Right, None),
@@ -72,6 +72,33 @@ def test_dropout_holds_where_it_was_judged_and_is_right(submission, holds):
     assert diagnose(submission, "mha").properties.get("dropout") is holds
 
 
+class ReturnsItUnscaled(DropsWeights):
+    def returned(self, w, dropped):
+        return w * (dropped != 0)
+
+
+class AveragesWhatItDropped(DropsWeights):
+    def returned(self, w, dropped):
+        return dropped.mean(1)
+
+
+@pytest.mark.parametrize(
+    ("submission", "advice"),
+    [
+        (DropsWeights, []),
+        (ReturnsWhatItDropped, ["weights-after-dropout"]),
+        (ReturnsItUnscaled, ["weights-after-dropout"]),
+        (AveragesWhatItDropped, []),
+        (Right, []),
+    ],
+)
+def test_weights_may_come_back_before_or_after_dropout(submission, advice):
+    found = diagnose(submission, "mha")
+    assert (found.verdict, found.mistakes, found.advice) == ("right", [], advice)
+    words = "Worth knowing: The returned weights do not sum to 1 in training"
+    assert (words in repr(check(submission, "mha"))) == bool(advice)
+
+
 def test_where_training_fails_dropout_does_not_hold():
     class Fails(DropsWeights):
         def weights(self, w):
@@ -80,7 +107,8 @@ def test_where_training_fails_dropout_does_not_hold():
             return w
 
     found = diagnose(Fails, "mha")
-    assert found.verdict == "right" and "dropout" not in found.properties
+    assert found.verdict == "unmet" and "dropout" not in found.properties
+    assert "not while training" in found.to_dict()["unmet"][0]
 
 
 @pytest.mark.parametrize("order", ["transposed", ""])
@@ -139,6 +167,7 @@ def test_half_precision_and_other_devices_are_advice_where_they_do_no_harm():
 
 def test_every_mistake_without_a_stage_is_shown_by_a_submission():
     shown = {"constant-dtype", "constant-device", "fill-overflows-half"}
+    shown |= {"weights-after-dropout"}  # advice
     shown |= {name for names in WRONG for name in names}
     assert {name for name, m in MISTAKES.items() if not m.stages} <= shown
 
@@ -164,21 +193,22 @@ def detached(q, k, v, mask=None):
 
 @pytest.mark.parametrize(
     "submission, task, lost",
-    [(Frozen, "mha", "W_q, W_k, W_v, W_o"), (detached, "attention", "q, k")],
+    [
+        (Frozen, "mha", "W_q, W_k, W_v, W_o, b_q, b_k, b_v, b_o"),
+        (detached, "attention", "q, k"),
+    ],
 )
 def test_where_no_gradient_arrives_is_said(submission, task, lost):
     found = diagnose(submission, task)
-    assert (found.verdict, found.properties["gradients"]) == ("right", False)
+    assert (found.verdict, found.properties["gradients"]) == ("unmet", False)
     words = f"No gradient reaches {lost}: a detach, .data, a no_grad or NumPy?"
-    assert words in found.to_dict()["evidence"] and words in repr(
-        check(submission, task)
-    )
+    assert words in found.to_dict()["unmet"] and words in repr(check(submission, task))
 
 
 def test_a_layer_that_learns_is_told_nothing_about_gradients():
     found = diagnose(Right, "mha")
     assert found.properties["gradients"]
-    assert not any("gradient" in text for text in found.to_dict()["evidence"])
+    assert found.unmet == []
 
 
 @pytest.mark.parametrize("off", [torch.no_grad, torch.inference_mode])

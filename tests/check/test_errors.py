@@ -25,7 +25,7 @@ def test_errors_become_sentences_about_what_was_required_and_what_came():
         (lambda q: q, "takes 1 positional argument but 3 were given"),
         (lambda q, k, v, mask=None: None, "got None; is a `return` missing?"),
         (lambda q, k, v, mask=None: q.numpy(), "must be returned; got numpy.ndarray"),
-        (shape, r"must have the shape \(2, 3, 4, 5\); got \(2, 3, 4\)"),
+        (shape, r"must have the shape \((\d), (\d), (\d), \d\); got \(\1, \2, \3\)"),
         (7, "a function, a class or a module is required; got int"),
     ):
         report = check(submission, "attention")
@@ -108,7 +108,7 @@ ODD = {
     "no sequences": (
         lambda lengths, S: torch.zeros(0, 1, S),
         "padding_mask",
-        r"must have the shape \(3, 1, 7\); got \(0, 1, 7\)",
+        r"must have the shape \(\d, 1, (\d)\); got \(0, 1, \1\)",
     ),
     "complex mask": (
         lambda T, S: torch.ones(T, S, dtype=torch.complex64),
@@ -135,7 +135,7 @@ ODD = {
     "on another device": (
         lambda x: merged(x).to("meta"),
         "merge_heads",
-        "the output must be on cpu, as the inputs; got meta",
+        "what is returned must be on cpu, as the inputs; got meta",
     ),
     "sys.exit": (raising(SystemExit(1)), "attention", "SystemExit: 1"),
     "unprintable": (
@@ -154,7 +154,7 @@ def test_an_odd_answer_becomes_a_sentence(name):
         report = check(submission, task)
     assert not report
     report.diagnosis.to_dict()
-    assert words.replace("\\", "") in repr(report)
+    assert re.search(words, repr(report))
     assert "Traceback" not in repr(report) and report._repr_html_()
 
 

@@ -66,48 +66,17 @@ COMMON = [
 LAYER = [
     *COMMON,
     (both("v-not-projected", "no-bias-q", "no-bias-qkv"), "v has no bias then"),
-    (both("split-axis-left", *LENGTHS), SQUARE),
     *((both(name, *LENGTHS), SQUARE) for name in ("k-from-query", "v-from-query")),
-    (both("layout-exchanged", *LENGTHS), SQUARE),
     *(
         (both(name, "scores-transposed", "wq-wk-swapped"), QUERIES)
         for name in ("kv-from-query", "k-from-query", "q-from-key")
     ),
-    *(
-        (both(name, *REPEATED), ROWS)
-        for name in (
-            "softmax-over-queries",
-            "scores-transposed",
-            "weights-transposed",
-            "heads-ignored",
-            "kv-from-query",
-            "k-from-query",
-            "v-from-query",
-        )
-    ),
-    *(
-        (both(name, "mask-interleaved", "mask-of-first-sequence"), ROWS)
-        for name in ("softmax-over-batch", "merge-first-head")
-    ),
-    *(
-        (both(name, *REPEATED, "mask-of-first-sequence"), ROWS)
-        for name in ("log-softmax", "no-softmax")
-    ),
+    (both("heads-ignored", *REPEATED), ROWS),
 ]
 SPLIT = [
     *EVERYWHERE,
-    *((both(name, *LENGTHS), SQUARE) for name in ("kv-from-query", "v-from-query")),
+    (both("v-from-query", *LENGTHS), SQUARE),
     (both("kv-from-query", "scores-transposed", "wq-wk-swapped"), QUERIES),
-    (both("merge-first-head", "mask-interleaved", "padding-of-first-sequence"), ROWS),
-    *(
-        (both(name, "causal-blocks-diagonal", "causal-only-diagonal"), NAN)
-        for name in (
-            "log-softmax",
-            "no-softmax",
-            "softmax-over-batch",
-            "softmax-over-heads",
-        )
-    ),
     (both("weights-transposed", "causal-blocks-diagonal", "masks-xor"), NAN),
     (both("weights-transposed", "padding-on-both", "padding-on-queries"), NAN),
     (
@@ -118,7 +87,6 @@ SPLIT = [
             "softmax-over-batch",
             "softmax-over-heads",
             "softmax-over-queries",
-            "merge-batch-major",
         ),
         NAN,
     ),
@@ -130,7 +98,6 @@ SPLIT = [
         for names_ in (
             ("no-bias-qkv", "no-bias-v", "no-projection", "v-not-projected"),
             ("one-matrix-k", "wk-for-v", "wk-wv-swapped"),
-            ("scores-transposed", "v-from-query"),
         )
     ),
 ]
@@ -140,6 +107,29 @@ TIES = {
     "mha_sequence_first": LAYER,
     "split_concat": SPLIT,
 }
+# And those that some seeds tell apart: what is NaN depends on where the holes are.
+LAYER_SOMETIMES = [
+    *((both(name, *REPEATED), NAN) for name in ("log-softmax", "no-softmax")),
+    (both("batch-axis-as-heads", "mask-inverted", "zero-scores-hidden"), NAN),
+]
+SOMETIMES = {
+    "attention": [],
+    "mha": LAYER_SOMETIMES,
+    "mha_sequence_first": LAYER_SOMETIMES,
+    "split_concat": [
+        *(
+            (both(name, "causal-blocks-diagonal", "causal-only-diagonal"), NAN)
+            for name in (
+                "log-softmax",
+                "no-softmax",
+                "softmax-over-batch",
+                "softmax-over-heads",
+            )
+        ),
+        (both("padding-inverted", "scores-transposed", "v-from-query"), PADDED),
+    ],
+}
+SEEDS = (0, 5, 77)
 
 
 def routes(task):
@@ -159,9 +149,10 @@ def numbers(problem, route):
 
 
 @cache
-def groups(task):
+def groups(task, seed=0):
     """The sets of mistakes that give the same numbers on all probes."""
-    probes = [p for p in TASKS[task].probes(0) if not SPECIAL & p["options"].keys()]
+    probes = TASKS[task].probes(seed)
+    probes = [p for p in probes if not SPECIAL & p["options"].keys()]
     problems = [Problem.of(probe) for probe in probes]
     done, left = [], [routes(task)]
     for problem in sorted(problems, key=lambda p: not p.masked):  # these tell most
@@ -184,11 +175,27 @@ def shortest(group):
     return {s for s in group if len(s) == least}
 
 
+def check_ties(task, seed):
+    found = [shortest(group) for group in groups(task, seed)]
+    ties = {frozenset(group) for group in found if len(group) > 1}
+    always, sometimes = (
+        {frozenset(map(frozenset, tie)) for tie, _ in listed[task]}
+        for listed in (TIES, SOMETIMES)
+    )
+    assert always <= ties <= always | sometimes
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("task", TIES)
-def test_which_sets_of_mistakes_cannot_be_told_apart_is_written_down(task):
-    ties = {frozenset(shortest(g)) for g in groups(task) if len(shortest(g)) > 1}
-    listed = {frozenset(map(frozenset, tie)) for tie, _ in TIES[task]}
-    assert ties == listed
+def test_which_sets_of_mistakes_cannot_be_told_apart_is_written_down(task, seed):
+    check_ties(task, seed)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("seed", range(100, 140))
+@pytest.mark.parametrize("task", TIES)
+def test_no_seed_leaves_more_sets_of_mistakes_together(task, seed):
+    check_ties(task, seed)
 
 
 def test_nine_pairs_in_ten_are_unique():

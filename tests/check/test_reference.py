@@ -13,7 +13,7 @@ def test_a_task_without_a_reference_is_refused_by_its_name():
     probe = TASKS["merge_heads"].probes()[0] | {"call": "concat_heads"}
     with pytest.raises(ValueError, match="one of attention, .*; got 'concat_heads'"):
         compute(Problem.of(probe))
-    for task in TASKS.values():
+    for task in (x for x in TASKS.values() if not x.conclude):
         assert compute(Problem.of(task.probes()[0]))["output"].numel()
 
 

@@ -1,10 +1,15 @@
 """The search names what is wrong, alone or with others, and finds what is right."""
 
+from itertools import combinations
+
 import pytest
+import torch
 
 from mha_lib.check import TASKS
 from mha_lib.check.catalogue import MISTAKES, SAME_FUNCTION, stages_for
 from mha_lib.check.diagnosis import conclude
+from mha_lib.check.reference import Problem, compute
+from mha_lib.check.search import matches
 from tests.check.executed import executed, one_name, said
 
 EVERY = [
@@ -30,18 +35,85 @@ def test_every_mistake_that_has_a_stage_is_tried():
     assert tried == {name for name, mistake in MISTAKES.items() if mistake.stages}
 
 
+def check_that_it_is_named(task, stage, seed):
+    found = conclude(task, *executed(task, (stage,), seed))
+    assert said(found) == {frozenset(map(one_name, stage.names))}, (stage.names, seed)
+    if found.verdict == "ambiguous":
+        same = {frozenset(names) for names in SAME_FUNCTION}
+        assert {n for c in found.candidates for n in c} in same
+    else:
+        assert found.verdict == "named"
+        assert not found.properties["right"]
+
+
 @pytest.mark.parametrize("task", TASKS)
 def test_every_mistake_is_named_by_its_own_name(task):
     mine = [stage for task_, stage in TRIED if task_ == task]
     for seed, stage in enumerate(mine):  # float32, and another seed for each
-        found = conclude(task, *executed(task, (stage,), seed))
-        assert said(found) == {frozenset(map(one_name, stage.names))}, stage.names
-        if found.verdict == "ambiguous":
-            same = {frozenset(names) for names in SAME_FUNCTION}
-            assert {n for c in found.candidates for n in c} in same
-            continue
-        assert found.verdict == "named"
-        assert not found.properties["right"]
+        check_that_it_is_named(task, stage, seed)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("seed", range(1000, 1020))
+@pytest.mark.parametrize("task", TASKS)
+def test_every_mistake_is_named_on_every_seed(task, seed):
+    for task_, stage in EVERY:
+        if task_ == task:
+            check_that_it_is_named(task, stage, seed)
+
+
+def answers(task, seed):
+    """What each mistake gives on each probe, in float32; and what is right."""
+    found = {}
+    for place, probe in enumerate(TASKS[task].probes(seed)):
+        problem = Problem.of(probe)
+        for name, stage in [("right", None), *stages_by_name(task)]:
+            computed = compute(problem, (stage,) if stage else ())
+            answer = None  # their code would do anything
+            if computed is not None:
+                answer = computed["output"].float() if computed else torch.zeros(0)
+            found.setdefault(name, {})[place] = answer
+    return found
+
+
+def stages_by_name(task):
+    """Once each: a mistake in two stages is one name for two functions."""
+    options = stages_for(task).values()
+    return [
+        ((one_name(stage.names[0]), stage.stage), stage)
+        for stages in options
+        for stage in stages
+        if stage.names and stage.names[0] == one_name(stage.names[0])
+    ]
+
+
+def together(task, seed):
+    """Pairs of mistakes, or of one and what is right, that no probe tells apart."""
+    every = answers(task, seed)
+    return [
+        (a, b)
+        for a, b in combinations(every, 2)
+        if a[0] != b[0] and not any(map(differ, every[a].values(), every[b].values()))
+    ]
+
+
+def differ(one, two):
+    """By so much that no dtype but bfloat16 lets it pass for rounding."""
+    if one is None or two is None:
+        return False
+    return not matches(one, two.double(), slack=60)
+
+
+@pytest.mark.parametrize("seed", [3, 2**59 + 1])
+@pytest.mark.parametrize("task", TASKS)
+def test_every_seed_tells_every_mistake_from_every_other(task, seed):
+    assert together(task, seed) == []
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("task", TASKS)
+def test_many_seeds_tell_every_mistake_from_every_other(task):
+    assert [(s, found) for s in range(200) if (found := together(task, s))] == []
 
 
 @pytest.mark.parametrize("task", TASKS)

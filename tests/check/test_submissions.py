@@ -6,11 +6,17 @@ from functools import cache
 import pytest
 import torch
 
-from mha_lib.check import diagnose
+from mha_lib.check import TASKS, check, diagnose, judged
 from mha_lib.check.catalogue import MISTAKES
-from mha_lib.check.properties import property_names
+from mha_lib.check.contract import property_names
 from tests.check.layers import Right
-from tests.check.submissions_right import RIGHT, Fused, Lazy, zeros_for_empty_rows
+from tests.check.submissions_right import (
+    ADAPTED,
+    RIGHT,
+    Fused,
+    Lazy,
+    zeros_for_empty_rows,
+)
 from tests.check.submissions_wrong import WRONG, forgot_to_scale
 
 
@@ -38,7 +44,7 @@ def test_properties_have_names_that_are_known(submission, task):
     assert found["right"] and found.get("right_with_mask", True)
 
 
-def test_a_mask_of_another_shape_is_a_property_and_no_mistake():
+def test_a_mask_of_another_shape_is_not_as_the_task_calls_it():
     class Late(Fused):  # the caller is to give the heads an axis
         def forward(self, query, key=None, value=None, mask=None):
             if mask is not None and mask.dim() != 4:
@@ -46,13 +52,31 @@ def test_a_mask_of_another_shape_is_a_property_and_no_mistake():
             return super().forward(query, key, value, mask)
 
     found = diagnose(Late, "mha")
-    assert found.verdict == "right" and found.properties["right_with_mask"]
+    assert (found.verdict, found.mistakes) == ("unmet", [])
     assert not found.properties["mask_as_given"]
-    assert (
-        "it ran with a mask (B, 1, T, S), not as the task"
-        in found.to_dict()["policy"]["call"]
-    )
+    assert not found.properties["right_with_mask"]
+    (words,) = found.to_dict()["unmet"]
+    assert words.startswith("As the task calls it, it fails: RuntimeError: the mask")
+    assert words.endswith("It ran with a mask (B, 1, T, S).")
     assert diagnose(Fused, "mha").properties["mask_as_given"]
+
+
+@pytest.mark.parametrize("submission, task, lacks", ADAPTED)
+def test_what_has_to_be_called_in_its_own_way_is_not_right_and_has_no_name(
+    submission, task, lacks
+):
+    report = check(submission, task)
+    found = report.diagnosis
+    assert (found.verdict, found.mistakes, found.error) == ("unmet", [], None)
+    assert lacks == {
+        name
+        for name in judged(task) - {"right", "runs"}
+        if not name.startswith("right_") and not found.properties.get(name, True)
+    }
+    headline, first, *rest = repr(report).splitlines()
+    assert headline.startswith("Not right yet: your") and not report
+    assert "  With that mended, the rest is right." in rest
+    assert f"  Required: {TASKS[task].signature}" in rest
 
 
 EACH = [(one, task, names) for names, found in WRONG.items() for one, task in found]

@@ -9,7 +9,17 @@ import pytest
 import torch
 
 import mha_lib.check
-from mha_lib.check import TASKS, Fact, beside, diagnose, in_words
+from mha_lib.check import (
+    SPECIAL,
+    TASKS,
+    Fact,
+    Problem,
+    beside,
+    compute,
+    diagnose,
+    in_words,
+    matches,
+)
 from mha_lib.check.beside.words import ADVICE, RAN_WITH
 from mha_lib.check.words import WORDS
 from tests.check.layers import Right
@@ -34,11 +44,8 @@ def test_no_words_are_left_over():
 
 def test_an_error_of_ours_has_a_code_and_one_of_theirs_has_none():
     outcomes = beside.run(square_only, TASKS["causal_mask"].probes(0))
-    assert [outcome.get("code") for outcome in outcomes] == [
-        None,
-        "square-mask",
-        "square-mask",
-    ]
+    codes = [outcome.get("code") for outcome in outcomes]
+    assert codes == [None] + ["square-mask"] * (len(outcomes) - 1)
     (theirs, *_) = beside.run(lambda x: x.no_such_thing, TASKS["merge_heads"].probes(0))
     assert theirs.keys() == {"error", "line"}
 
@@ -58,6 +65,12 @@ def test_notes_are_plain_data(submission, task):
         notes = outcome.get("notes", [])
         assert json.loads(json.dumps(notes)) == notes
         for note in notes:
+            if note["code"] == beside.CHOSEN_DROPOUT:
+                assert note.keys() == {"code"}
+                continue
+            if note["code"] == beside.REORDERED:
+                assert note.keys() == {"code", "order"} and note["order"]
+                continue
             assert note["code"] == RAN_WITH and note["error"]
             assert note.keys() - told == asdict(beside.Way()).keys()
 
@@ -78,7 +91,7 @@ def test_notes_are_plain_data(submission, task):
 )
 def test_a_way_to_call_is_told_in_words(way, words):
     said = in_words(Fact(RAN_WITH, {"error": "IndexError", "other": 1, **way}))
-    assert said == f"it ran with {words}, not as the task says: IndexError"
+    assert said == f"As the task calls it, it fails: IndexError. It ran with {words}."
 
 
 def test_what_somebody_else_said_stays_as_it_is():
@@ -103,6 +116,7 @@ def test_facts_are_plain_data():
 def test_an_example_names_its_place(submission, task, kind, letters):
     found = diagnose(submission, task).example
     sizes = {p["name"]: p["sizes"] for p in TASKS[task].probes()}[found.probe]
+    assert found.sizes == sizes
     assert found.kind == kind and len(found.place) == len(letters)
     assert all(i < sizes[letter] for i, letter in zip(found.place, letters))
     theirs, expected = found.theirs[found.place], found.expected[found.place]
@@ -121,3 +135,26 @@ def test_an_example_of_another_shape_has_no_place():
 def test_a_right_layer_has_nothing_to_tell():
     found = diagnose(Right, "mha")
     assert (found.evidence, found.error, found.example) == ([], None, None)
+
+
+@pytest.mark.parametrize(
+    ("submission", "task"),
+    [
+        (column_softmax, "attention"),
+        (lambda x: x.transpose(1, 2).flatten(2) + 1, "merge_heads"),
+    ],
+)
+def test_the_example_is_of_the_smallest_probe_that_shows_it(submission, task):
+    found = diagnose(submission, task, seed=8).example
+    assert 1 not in found.expected.shape[-2:]
+    probes = TASKS[task].probes(8)
+    outcomes = beside.run(submission, probes)
+    shown = []
+    for probe, outcome in zip(probes, outcomes):
+        if SPECIAL & probe["options"].keys() or probe["name"] == "empty row":
+            continue
+        right = compute(Problem.of(probe))["output"]
+        theirs = outcome.get("outputs", {}).get("output")
+        if 1 not in right.shape[-2:] and not matches(theirs, right):
+            shown.append((right.numel(), probe["name"]))
+    assert found.probe == min(shown)[1]

@@ -15,26 +15,44 @@ An outcome is a dictionary::
     "changed_inputs": ["mask"]                           differ after the call
     "repeat_differs": True                               a second call, another answer
     "without_gradient": ["key"]                          the output does not move them
+    "gradients": {"query": tensor}                       of the sum of its squares
+    "weights_detached": True                             no gradient flows through them
     "notes": [{"code": "remembers"}]                     or "ran-with", with what had
-                                                         to be adapted: see `Way`
+                                                         to be adapted: see `Way`; or
+                                                         "reordered", with the order;
+                                                         "chosen-dropout", or
+                                                         "makes-layers"
     "missing": ["b_k"]                                   a layer that has no bias
 
 Its modules import in one direction::
 
     words ← observe ← ways ← find ← load ← making ← run
+    driven ← run
 """
 
 from .load import ORDERS
 from .making import makes_layers, sizes, unwrapped
 from .run import run, with_gradients
 from .ways import LAYERS, Way
-from .words import RAN_WITH, REMEMBERS, SQUARE_MASK, Advice, located
+from .words import (
+    CHOSEN_DROPOUT,
+    MAKES_LAYERS,
+    RAN_WITH,
+    REMEMBERS,
+    REORDERED,
+    SQUARE_MASK,
+    Advice,
+    located,
+)
 
 __all__ = [
     "LAYERS",
+    "MAKES_LAYERS",
     "ORDERS",
     "RAN_WITH",
     "REMEMBERS",
+    "REORDERED",
+    "CHOSEN_DROPOUT",
     "SQUARE_MASK",
     "Advice",
     "Way",

@@ -16,7 +16,9 @@ PARTS = r"(?!.*(.).*\1)[qkvo]+"  # each once
 OUT_IN = (nn.Linear, nn.Conv1d, nn.Conv2d)  # whose weights are (out, in)
 BIAS = r"(^|\.|_)b(ias(es)?)?(_|\.|$)"
 _OLD = ("weight_g", "weight_orig")  # of torch.nn.utils.weight_norm and spectral_norm
-_NOISE = r"w|weights?|b|bias|to|lin|linear|fc|proj|projection|layers?|dense|matrix"
+_NOISE = (
+    r"w|weights?|b|bias|to|lin|linear|fc|proj|projection|layers?|dense|matrix|conv(1d)?"
+)
 _ROLES = {
     "o": r"o|out|output|c|concat|unify|unifyheads|merge|final|mix",
     "qkv": r"in|attn|c_attn",
@@ -97,11 +99,7 @@ def places_of(module, layers=None, call=None, probe=None) -> dict[str, list[str]
         raise Advice(
             "layers-not-found", found=in_words(candidates)
         )  # a name is no proof
-    twice = {
-        parts
-        for parts, paths in places.items()
-        if len(paths) > 1 and len({re.sub(r"\d+", "#", path) for path in paths}) > 1
-    }
+    twice = {parts for parts, paths in places.items() if not _alike(paths)}
     lost = [p for p in candidates if role_of(p) is None or role_of(p) in twice]
     places = {parts: paths for parts, paths in places.items() if parts not in twice}
     if not _complete(places) and call is not None:
@@ -109,9 +107,44 @@ def places_of(module, layers=None, call=None, probe=None) -> dict[str, list[str]
         lost = [p for p in lost if [p] not in places.values()]
     if not _complete(places) and call is not None:
         places |= _by_flow(module, lost, call, probe)
+    if not _complete(places) and call is not None:  # names may mislead
+        places = _by_flow(module, candidates, call, probe)
     if not _complete(places) and (call is not None or twice):
         raise Advice("layers-not-found", found=in_words(candidates))
     return places
+
+
+def for_all_heads(module: nn.Module, places: dict[str, list[str]]) -> dict:
+    """The places with as many heads as the module has now.
+
+    Paths were found with another number of heads, perhaps with one. Parts that differ
+    in a number alone, such as layers.0 and layers.1 for q and k, are no heads.
+    """
+    patterns = [_pattern(paths[0]) for paths in places.values()]
+    candidates = sorted(candidates_of(module), key=_numbers)
+    grown = {}
+    for parts, paths in places.items():
+        pattern = _pattern(paths[0])
+        shape = slot_of(module, paths[0]).shape
+        whole = len(shape) > 2 or shape.numel() == len(parts) * min(shape) ** 2
+        own = patterns.count(pattern) == 1 and (len(paths) > 1 or not whole)
+        same = [path for path in candidates if _pattern(path) == pattern]
+        grown[parts] = (own and same) or paths
+    return grown
+
+
+def _pattern(path: str) -> str:
+    return re.sub(r"\d+", "#", path)
+
+
+def _alike(paths: list[str]) -> bool:
+    """Whether they differ in numbers alone: one for each head."""
+    return len({*map(_pattern, paths)}) == 1
+
+
+def _numbers(path: str) -> list[int]:
+    """In its name; head 10 comes after head 9."""
+    return [int(number) for number in re.findall(r"\d+", path)]
 
 
 def _complete(places: dict[str, list[str]]) -> bool:
@@ -126,7 +159,9 @@ def _by_shape(module, paths: list[str], known: dict) -> dict[str, list[str]]:
         parts = {3: "qkv", 4: "qkvo"}.get(shape[0] if len(shape) == 3 else 0)
         if len(shape) == 2 and max(shape) == 3 * min(shape):
             parts = "qkv"
-        if parts and (len(shape) == 2 or shape[1] == shape[2]):
+        if _of_parts(shape) == 3:
+            parts = "qkv"
+        if parts and (len(shape) != 3 or shape[1] == shape[2]):
             found.setdefault(parts, []).append(path)
     if len(found) != 1 or len(*found.values()) != 1:
         return {}
@@ -140,7 +175,7 @@ def _by_shape(module, paths: list[str], known: dict) -> dict[str, list[str]]:
 
 
 def candidates_of(module: nn.Module) -> list[str]:
-    """Paths of linear layers and of bare matrices."""
+    """Paths of linear layers and of bare matrices, also one for each head and part."""
     children = [
         path
         for path, child in module.named_modules()
@@ -151,12 +186,19 @@ def candidates_of(module: nn.Module) -> list[str]:
     return children + [
         path
         for path, x in module.named_parameters()
-        if x.dim() in (2, 3)
+        if (x.dim() in (2, 3) or _of_parts(x.shape))
         and path.rpartition(".")[0] not in children
         and ".parametrizations." not in f".{path}"
         and x.numel() > x.shape[0] * x.shape[-1] * (x.dim() == 3)
         and not re.search(BIAS, path)
     ]
+
+
+def _of_parts(shape: torch.Size) -> int:
+    """How many parts one cube (E, H, 3, D) holds, in any order of its axes."""
+    square = max(shape, default=0) ** 2
+    held = (n for n in (2, 3) if len(shape) == 4 and n * square == shape.numel())
+    return next(held, 0)
 
 
 def _one_token(child: nn.Module) -> bool:
@@ -243,7 +285,7 @@ def _by_flow(module, paths: list[str], call, probe) -> dict[str, list[str]]:
     hooks = [
         modules[path].register_forward_pre_hook(watch(path))
         for path in paths
-        if isinstance(modules.get(path), nn.Linear)
+        if isinstance(modules.get(path), OUT_IN)
     ]
     bare = {n: x for n, x in module.named_parameters() if n in paths}
     try:
@@ -253,5 +295,7 @@ def _by_flow(module, paths: list[str], call, probe) -> dict[str, list[str]]:
         for hook in hooks:
             hook.remove()
     seen |= meetings.seen
-    roles = list(seen.values())
-    return {r: [p] for p, r in seen.items() if roles.count(r) == 1}
+    found: dict[str, list[str]] = {}
+    for path in sorted(seen, key=_numbers):
+        found.setdefault(seen[path], []).append(path)
+    return {role: same for role, same in found.items() if _alike(same)}

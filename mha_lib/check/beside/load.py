@@ -3,15 +3,16 @@
 import re
 from dataclasses import dataclass
 from itertools import permutations
+from typing import NoReturn
 
 import torch
 from torch import Tensor, nn
 
-from .find import BIAS, OUT_IN, Slot, candidates_of, role_of, slot_of
+from .find import BIAS, OUT_IN, Slot, candidates_of, for_all_heads, role_of, slot_of
 from .observe import alike
 from .words import Advice
 
-ORDERS = {  # of the axes (3, H, D) in the rows of a fused matrix, if not that
+ORDERS = {  # of the axes (3, H, D) in what is fused, if not that
     "head by head": (1, 0, 2),
     "feature by feature": (1, 2, 0),
     "heads last": (2, 0, 1),
@@ -26,13 +27,14 @@ class Holder:
     slots: list[Slot]
     biases: list[Tensor]
     out_in: bool | None  # weights are (out, in); None where nothing tells
+    axes: str | None = None  # of a cube, if known: "hed", or "nhed" with n parts
 
     @property
     def either_way(self) -> bool:
         """Whether nothing tells in which of two ways its matrices lie."""
         shape = self.slots[0].shape
         square = shape[-1] == shape[-2]
-        return self.out_in is None and square and (len(shape) == 2 or self.stacked)
+        return self.out_in is None and square and not self.cube
 
     @property
     def rows(self) -> int:
@@ -46,33 +48,64 @@ class Holder:
         """(3, E, E) and the like."""
         return len(self.slots[0].shape) == 3 and len(self.parts) > 1
 
+    @property
+    def cube(self) -> bool:
+        """The heads have an axis of their own: (H, E, D), (E, H, 3, D)."""
+        return len(self.slots[0].shape) > 2 and not self.stacked
+
+    @property
+    def fused(self) -> bool:
+        """Whether the order of (3, H, D) in it is to be found out."""
+        return len(self.parts) > 1 and not self.stacked and self.axes is None
+
     def load(self, given: dict[str, Tensor], sizes: dict, loading: str) -> None:
         """Put the weights of a probe in, in one of the ways in which they may lie."""
         H, D, E = (sizes[x] for x in "HDE")
         n, count = len(self.parts), len(self.slots)
         W = torch.cat([given[f"W_{part}"] for part in self.parts])
         b = torch.cat([given[f"b_{part}"] for part in self.parts])
-        loading = "head by head" if count > 1 else loading
-        if n > 1 and not self.stacked and loading in ORDERS:
-            order = ORDERS[loading]
-            W = W.view(n, H, D, E).permute(*order, 3).reshape(n * E, E)
+        order = ORDERS.get("head by head" if count > 1 else loading, (0, 1, 2))
+        axes = self._axes(sizes, order) if self.cube else ""
+        if n > 1 and not self.stacked:
+            order = tuple("nhd".index(x) for x in axes if x != "e") or order
             b = b.view(n, H, D).permute(order).reshape(n * E)
+        if n > 1 and not self.stacked and not self.cube:
+            W = W.view(n, H, D, E).permute(*order, 3).reshape(n * E, E)
         axis = int(self.parts == "o")  # the heads are columns of W_o
         for slot, value in zip(self.slots, W.chunk(count, axis)):
-            slot.put(self._fit(value, slot.shape, sizes, loading))
+            if self.cube:
+                lie = "ehd" if axis else "nhde" if n > 1 else "hde"
+                value = value.view([self._sizes(sizes)[x] for x in lie])
+                slot.put(value.permute([lie.index(x) for x in axes]))
+            else:
+                slot.put(self._fit(value, slot.shape, sizes["E"], loading))
         count = len(self.biases) or 1
         parts = [b / count] * count if self.parts == "o" else b.chunk(count)
         for x, value in zip(self.biases, parts):
             x.data.copy_(value.reshape(x.shape))
 
-    def _fit(self, W: Tensor, shape: torch.Size, sizes: dict, loading: str) -> Tensor:
-        H, D, E = (sizes[x] for x in "HDE")
+    def _sizes(self, sizes: dict) -> dict[str, int]:
+        """By the letters of the axes."""
+        return {"n": len(self.parts), **{x: sizes[x.upper()] for x in "hde"}}
+
+    def _axes(self, sizes: dict, order: tuple[int, ...]) -> str:
+        """The letters of a cube's axes: as known, or by their sizes and the order."""
+        if self.axes is not None:
+            return self.axes
+        shape, sizes = self.slots[0].shape, self._sizes(sizes)
+        letters = "hde" if self.parts == "o" else "hed" if len(shape) == 3 else "nhed"
+        ways = ["".join(way) for way in permutations(letters)]
+        fitting = [way for way in ways if [sizes[x] for x in way] == [*shape]]
+        if not fitting:
+            required = tuple(sizes[x] for x in letters)
+            self._refuse(required, shape)
+        wanted = "".join("nhd"[i] for i in order)
+        return next((x for x in fitting if x.replace("e", "") == wanted), fitting[0])
+
+    def _fit(self, W: Tensor, shape: torch.Size, E: int, loading: str) -> Tensor:
         if self.stacked:
             W = W.view(-1, E, E)
             fitting = [W.mT if self.either_way and loading != "transposed" else W]
-        elif len(shape) == 3:  # a bare (H, E, D), or in another order
-            W = W.view(E, H, D) if self.parts == "o" else W.view(H, D, E)
-            fitting = [W.permute(order) for order in permutations(range(3))]
         elif self.out_in or (self.either_way and loading == "transposed"):
             fitting = [W]
         else:  # x @ W is what bare matrices are mostly made for
@@ -80,7 +113,10 @@ class Holder:
         for turned in fitting:
             if turned.shape == shape:
                 return turned
-        shapes = {"required": tuple(W.shape), "got": tuple(shape)}
+        return self._refuse(W.shape, shape)
+
+    def _refuse(self, required: tuple[int, ...], got: tuple[int, ...]) -> NoReturn:
+        shapes = {"required": tuple(required), "got": tuple(got)}
         raise Advice("weights-of-another-shape", parts=self.parts, **shapes)
 
 
@@ -104,13 +140,13 @@ def _keeps_out_in(child: nn.Module) -> bool | None:
 
 
 def holders_of(
-    module: nn.Module, places: dict[str, list[str]], ways: dict[str, bool | None]
+    module: nn.Module, places: dict[str, list[str]], ways: dict[str, bool | str | None]
 ) -> list[Holder]:
     """What the weights are loaded into; ``ways`` keeps what was found out."""
     parameters = dict(module.named_parameters())
     candidates = candidates_of(module)
     holders = []
-    for parts, paths in places.items():
+    for parts, paths in for_all_heads(module, places).items():
         slots = [slot_of(module, path) for path in paths]
         biases = [
             x
@@ -124,7 +160,11 @@ def holders_of(
             biases = [x for x in own if x is not None]
             if paths[0] not in ways:
                 ways[paths[0]] = _keeps_out_in(slots[0].owner)
-        holders.append(Holder(parts, slots, biases, ways.get(paths[0])))
+        way = ways.get(paths[0])
+        if isinstance(way, str) and len(way) == 2:  # (D, E) for each head
+            way = (way == "de") != (parts == "o")
+        told = {"axes": way} if isinstance(way, str) else {"out_in": way}
+        holders.append(Holder(parts, slots, biases, **{"out_in": None} | told))
     _give_biases(module, holders)
     return holders
 
@@ -132,16 +172,17 @@ def holders_of(
 def _give_biases(module: nn.Module, holders: list[Holder]) -> None:
     """Bare biases whose names tell nothing: by their size, else they count as 0."""
     used = [x for holder in holders for x in holder.biases]
-    loose = [
-        x
+    known = {id(x) for x in used} | {id(slot.leaf) for h in holders for slot in h.slots}
+    loose = {
+        name: x
         for name, x in module.named_parameters()
-        if re.search(BIAS, name)
+        if id(x) not in known
         and not hasattr(module.get_submodule(name.rpartition(".")[0]), "weight")
-        and not any(x is y for y in used)
-    ]
-    for x in loose:
-        x.data.zero_()
+    }
+    for name, x in loose.items():
+        if re.search(BIAS, name):
+            x.data.zero_()
         lacking = [h for h in holders if not h.biases and h.rows == x.numel()]
-        alike = [y for y in loose if y.numel() == x.numel()]
+        alike = [y for y in loose.values() if y.numel() == x.numel()]
         if len(lacking) == len(alike) == 1:
             lacking[0].biases = [x]

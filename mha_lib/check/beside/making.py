@@ -3,7 +3,7 @@
 import functools
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 
 from torch import nn
 
@@ -15,7 +15,14 @@ HEAD_COUNT = (
     r"((num(ber)?|nb?|count)_?(of_?)?)?(att(entio)?n_?)?heads?(_?(num|count))?|h"
 )
 WEIGHTS = r"w|weights?|param(eter)?s?|state(_dict)?|matrices"
-WIDTH = r"[de]|.*(dim|model|emb|hidden|width|size|_in|_out).*"
+ROLES = [  # what a constructor's parameter is, by its name
+    ("dropout", r".*drop.*"),
+    ("bias", r".*bias.*"),
+    ("H", HEAD_COUNT),
+    ("D", r"d_?[kv]|.*head.*"),
+    ("length", r".*(context|block_?size|max|len).*"),
+    ("E", r"[de]|.*(dim|model|emb|hidden|width|size|_in|_out).*"),
+]
 
 
 def makes_layers(submission: object) -> bool:
@@ -56,12 +63,10 @@ def sizes(submission: object, num_heads: int | None = None) -> tuple[int, int] |
     H = num_heads
     if H is None:
         owners = [vars(module) for module in submission.modules()]
-        found = {
-            value
-            for owner in owners
-            for name, value in owner.items()
-            if re.fullmatch(HEAD_COUNT, name, re.I) and type(value) is int
-        }
+        found = _head_counts(owners)
+        if not found:  # a config may know
+            configs = (x for owner in owners for x in owner.values())
+            found = _head_counts(map(_entries, configs))
         if len(found) != 1:
             raise Advice("unknown-heads", found=sorted(found) or "none")
         H = found.pop()
@@ -76,52 +81,115 @@ def sizes(submission: object, num_heads: int | None = None) -> tuple[int, int] |
     return E, H
 
 
+def _head_counts(owners: Iterable[Mapping]) -> set[int]:
+    """Numbers that are called like a number of heads."""
+    return {
+        value
+        for owner in owners
+        for name, value in owner.items()
+        if re.fullmatch(HEAD_COUNT, str(name), re.I) and type(value) is int
+    }
+
+
+def _entries(config: object) -> Mapping:
+    """Of a dictionary, or the attributes of an object; a class has none of its own."""
+    if isinstance(config, Mapping):
+        return config
+    return {} if isinstance(config, type) else getattr(config, "__dict__", {})
+
+
 def _width(module: nn.Module, candidates: list[str]) -> int:
     """E, read off the first matrix that tells it."""
     first, *_ = slots = [slot_of(module, path) for path in candidates]
     if isinstance(first.owner, OUT_IN):
         return first.shape[1]
     for slot in slots:
-        if slot.shape[-1] == slot.shape[-2]:  # also one of a stack
-            return slot.shape[-1]
-    if len(first.shape) == 3:  # (H, E, D)
-        return round(first.shape.numel() ** 0.5)
-    return min(first.shape)
+        *rest, rows, columns = slot.shape
+        if rows == columns and len(rest) < 2:  # also one of a stack
+            return rows
+    return max(first.shape) if len(first.shape) > 2 else min(first.shape)
 
 
 def construct(cls: Callable, probe: dict) -> object:
-    """The class with the sizes of the probe, by the names of its parameters."""
-    sizes = probe["sizes"]
-    if probe["call"] not in LAYERS:
-        values: list[tuple[str, object]] = [(r"d.*|.*(dim|size)", sizes["D"])]
-    else:
-        values = [
-            (r".*drop.*", probe["options"].get("dropout", 0.5)),
-            (r".*bias.*", True),
-            (HEAD_COUNT, sizes["H"]),
-            (r"d_?[kv]|.*head.*", sizes["D"]),
-            (r".*(context|block|max|len).*", 64),
-            (WIDTH, sizes["E"]),
-        ]
-    arguments = {}
-    needed = _needed(cls)
-    for name, parameter in inspect.signature(cls).parameters.items():
-        value = next((v for p, v in values if re.fullmatch(p, name, re.I)), None)
-        if name in needed and value is None:
+    """The class with the sizes of the probe, by name and by place."""
+    layer = probe["call"] in LAYERS
+    roles = roles_of(cls) if layer else _by_name(cls, [("D", r"d.*|.*(dim|size)")])
+    parameters, needed = _parameters(cls), _needed(cls)
+    for name in needed:
+        if name not in roles:
             raise Advice("wants-more", name=_name(cls), wants=name)
-        ours = "drop" in name.lower() or re.fullmatch(HEAD_COUNT, name, re.I)
-        if type(parameter.default) is int and value == sizes["E"]:
-            ours = True  # a width that has a default
-        if name in needed or ours:
-            arguments[name] = value
-    return _made(cls, arguments)
+    dropout = probe["options"].get("dropout", 0.5)  # None leaves its default
+    values = probe["sizes"] | {"bias": True, "length": 128, "dropout": dropout or 0.0}
+    asked = {"H"} if dropout is None else {"H", "dropout"}
+    given: dict[str, object] = {}
+    for name, role in roles.items():
+        is_size = role == "E" and type(parameters[name].default) is int
+        if parameters[name].kind is inspect.Parameter.VAR_POSITIONAL:
+            given[name] = tuple(values[one] for one in role)
+        elif name in needed or is_size or layer and role in asked:
+            given[name] = values[role]
+    return _made(cls, given)
+
+
+def axes_of(cls: Callable, probe: dict) -> dict[str, str]:
+    """The axes of what it keeps head by head: {"W": "ehnd"} of (E, H, 3, D)."""
+    sizes = {"H": 5, "D": 7, "E": 35}
+    letters = {2: "n", 3: "n", 5: "h", 7: "d", 35: "e"}
+    try:
+        twin = construct(cls, probe | {"sizes": probe["sizes"] | sizes})
+    except Advice:  # the sizes of the probe will tell why
+        return {}
+    if not isinstance(twin, nn.Module) or is_lazy(twin):
+        return {}
+    axes = {
+        name: "".join(letters.get(size, "?") for size in x.shape)
+        for name, x in twin.named_parameters()
+    }
+    whole = {"de", "deh", "dehn"}
+    return {n: found for n, found in axes.items() if "".join(sorted(found)) in whole}
+
+
+def roles_of(cls: Callable) -> dict[str, str]:
+    """What the parameters of a layer's class are: E, H, D, dropout, bias, length.
+
+    Names that tell E and H are believed in any order. Else those that tell nothing are
+    the missing ones in the order of the task, E and H; ``*sizes`` may be both. A letter
+    tells nothing alone: h may be the heads, or the width of what is hidden.
+    """
+    roles = _by_name(cls, ROLES)
+    if not {"E", "H"} <= {*roles.values()}:
+        roles = {name: role for name, role in roles.items() if len(name) > 1}
+    missing = [role for role in "EH" if role not in roles.values()]
+    parameters = _parameters(cls)
+    sizes = [name for name, x in parameters.items() if type(x.default) is int]
+    untold = [name for name in (*_needed(cls), *sizes) if name not in roles]
+    rest = [name for name, x in parameters.items() if x.kind is x.VAR_POSITIONAL]
+    if rest and len(untold) < len(missing):
+        roles[rest[0]] = "".join(missing[len(untold) :])
+    if rest or len(untold) >= len(missing):
+        roles |= dict(zip(untold, missing))
+    return roles
+
+
+def _by_name(cls: Callable, patterns: list[tuple[str, str]]) -> dict[str, str]:
+    """The role that each name tells, the first that fits."""
+    found = {
+        name: next((r for r, p in patterns if re.fullmatch(p, name, re.I)), "")
+        for name, x in _parameters(cls).items()
+        if x.kind not in (x.VAR_POSITIONAL, x.VAR_KEYWORD)
+    }
+    return {name: role for name, role in found.items() if role}
+
+
+def _parameters(f: Callable) -> dict[str, inspect.Parameter]:
+    return dict(inspect.signature(f).parameters)
 
 
 def _needed(f: Callable) -> list[str]:
     """Names of the parameters without a default."""
     return [
         name
-        for name, x in inspect.signature(f).parameters.items()
+        for name, x in _parameters(f).items()
         if x.default is x.empty and x.kind not in (x.VAR_POSITIONAL, x.VAR_KEYWORD)
     ]
 
@@ -132,7 +200,11 @@ def _name(cls: Callable) -> str:
 
 def _made(cls: Callable, arguments: dict) -> object:
     try:
-        return cls(**arguments)
+        if not arguments:
+            return cls()
+        call = inspect.signature(cls).bind_partial()
+        call.arguments |= arguments
+        return cls(*call.args, **call.kwargs)
     except (Exception, SystemExit) as error:
         given = ", ".join(f"{k}={v}" for k, v in arguments.items())
         raised = failure(error)
@@ -186,6 +258,15 @@ def bound(f: Callable, task: str, extra: tuple, target: Callable | None = None):
             arguments.append(named.pop(name))
         return target(*arguments, *more, **named)
 
+    last = flags if task == "split_concat" else masks
+    asked = [*(places[name] for name in wanted if name in places), *last[:1]]
+    by_place = [
+        x for x, kind in own.items() if kind is not inspect.Parameter.KEYWORD_ONLY
+    ]
+    if asked != by_place[: len(asked)]:
+        call.order = [
+            x if x in by_place else f"{x} by keyword" for x in own if x in asked
+        ]
     return call
 
 

@@ -4,25 +4,36 @@ import dataclasses
 import random
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.module import register_module_parameter_registration_hook
 
-from .words import REMEMBERS, Advice, failure
+from .words import MAKES_LAYERS, REMEMBERS, Advice, failure
 
 
 def outcome_of(
-    call: Callable, inputs: dict, options: dict, weights: Mapping[str, Tensor]
+    call: Callable,
+    inputs: dict,
+    options: dict,
+    weights: Mapping[str, Tensor],
+    earlier: Sequence[dict] = (),
 ) -> dict:
     """Call once, or as the options say, and note what happened."""
+    for _ in range(2):  # what is kept for good may be kept from the second call on
+        for others in earlier:
+            _raises(call, {k: cast(x, options) for k, x in others.items()})
     given = {k: cast(x, options) for k, x in inputs.items()}
-    leaves = {}
+    for name in options.get("strided", ()):
+        given[name] = given[name].transpose(0, 1).contiguous().transpose(0, 1)
+    if options.get("same"):
+        one = next(iter(given.values()))
+        given |= {k: one for k, x in given.items() if _is_input(k, x)}
+    leaves: dict[str, Tensor] = {}
     if options.get("grad"):
         leaves = {
-            name: x.requires_grad_()
-            for name, x in given.items()
-            if isinstance(x, Tensor) and x.is_floating_point() and name != "mask"
+            name: x.requires_grad_() for name, x in given.items() if _is_input(name, x)
         }
         given |= {name: x * 1 for name, x in leaves.items()}
         leaves |= weights
@@ -38,12 +49,14 @@ def outcome_of(
                 return failure(error) | {"notes": [{"code": REMEMBERS}]}
             raise
     else:
-        outcome["outputs"] = _returned(call(given))
+        with torch.set_grad_enabled(not options.get("no_grad")):
+            outcome["outputs"] = _returned(call(given))
     output = outcome["outputs"]["output"]
     devices = {x.device for x in before.values()}
-    if devices and not options.get("device") and output.device not in devices:
-        (device,) = devices
-        raise Advice("other-device", required=device, got=output.device)
+    elsewhere = {x.device for x in outcome["outputs"].values()} - devices
+    if devices and elsewhere and not options.get("device"):
+        (device,), (other, *_) = devices, elsewhere
+        raise Advice("other-device", required=device, got=other)
     if not options.get("device"):
         changed = [k for k, x in before.items() if not torch.equal(x, given[k])]
         if changed:
@@ -55,17 +68,32 @@ def outcome_of(
             outcome["repeat_differs"] = not alike(again, first)
             if outcome["repeat_differs"] and not _by_chance(call, given | before):
                 outcome["notes"] = [{"code": REMEMBERS}]
+            elif outcome["repeat_differs"] and _makes_layers(call, given | before):
+                outcome["notes"] = [{"code": MAKES_LAYERS}]
     if leaves:
         grads = [None] * len(leaves)
         if output.requires_grad:
             grads = torch.autograd.grad(
                 output.square().sum(), list(leaves.values()), allow_unused=True
             )
-        none = [k for k, grad in zip(leaves, grads) if grad is None]
+        found = dict(zip(leaves, grads))
+        none = [k for k, grad in found.items() if grad is None]
         if none:
             outcome["without_gradient"] = none
+        outcome["gradients"] = {
+            k: grad
+            for k, grad in found.items()
+            if grad is not None and k not in weights
+        }
+        others = [x for k, x in outcome["outputs"].items() if k != "output"]
+        outcome["weights_detached"] = not all(x.requires_grad for x in others)
     outcome["outputs"] = {k: x.detach() for k, x in outcome["outputs"].items()}
     return outcome
+
+
+def _is_input(name: str, x: object) -> bool:
+    """Whether it is a tensor of numbers, and no mask."""
+    return isinstance(x, Tensor) and x.is_floating_point() and name != "mask"
 
 
 def copied(x: object) -> object:
@@ -107,6 +135,17 @@ def _by_chance(call: Callable, inputs: dict) -> bool:
         if numpy:
             numpy.random.set_state(before[1])
     return alike(*answers[:2]) and not alike(*answers[1:])
+
+
+def _makes_layers(call: Callable, inputs: dict) -> bool:
+    """Whether parameters are made in the call."""
+    made = []
+    hook = register_module_parameter_registration_hook(lambda *x: made.append(x))
+    try:
+        _raises(call, {k: copied(x) for k, x in inputs.items()})
+    finally:
+        hook.remove()
+    return bool(made)
 
 
 def cast(x: object, options: dict) -> object:

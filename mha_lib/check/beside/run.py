@@ -1,20 +1,24 @@
 """Call a submission with every probe; it is given back as it was."""
 
 import inspect
+import re
 import warnings
 from collections.abc import Callable, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 
 import torch
 from torch import Tensor, nn
 
+from .driven import driven
 from .find import places_of
 from .load import ORDERS, holders_of
-from .making import bound, construct, is_lazy, makes_layers, unwrapped
+from .making import axes_of, bound, construct, is_lazy, makes_layers, unwrapped
 from .observe import cast, outcome_of
 from .ways import LAYERS, Way, try_ways, ways_to_call
-from .words import RAN_WITH, Advice, failure
+from .words import CHOSEN_DROPOUT, RAN_WITH, REORDERED, Advice, failure
+
+CONFIG = re.compile(r".*(config|cfg|args|options|settings).*", re.I)
 
 
 def run(
@@ -28,8 +32,12 @@ def run(
     Args:
         submission: a function, a class or a module, as its task says.
         probes: of one task, in their order. Their options: ``repeat`` (call twice),
-            ``grad`` (note which inputs get no gradient), ``dtype`` and ``device`` (cast
-            first), ``train`` (in training mode).
+            ``grad`` (note the gradients), ``dtype`` and ``device`` (cast first),
+            ``train`` (in training mode, with ``dropout``, or as it is if that is None),
+            ``no_grad`` (as `torch.no_grad`), ``same`` (one tensor for all inputs),
+            ``strided`` (names of inputs that are no single block of memory),
+            ``as_called`` (adapt nothing). Calls under ``before`` come first, with
+            inputs of other sizes, and a class makes ``another`` layer.
         layers: where a module keeps its weights: ``{"q": "lin1", "k": …}`` with keys
             out of q, k, v, o, and such as qkv, kqv or kv, whose letters say in which
             order a fused matrix holds them; None finds them.
@@ -63,7 +71,7 @@ class _Runner:
         self.submission, self.layers, self.num_heads = submission, layers, num_heads
         self.way: dict[bool, Way] = {}  # masked or not -> what worked
         self.places: dict[str, list[str]] = {}  # where a module keeps its weights
-        self.ways: dict[str, bool | None] = {}  # and whether as (out, in)
+        self.ways: dict[str, bool | str | None] = {}  # and how: see `Holder`
 
     def outcome(self, probe: dict) -> dict:
         """What happened with one probe, however it ended."""
@@ -83,6 +91,11 @@ class _Runner:
         except (Exception, SystemExit) as error:  # whatever theirs raises
             return failure(error)
         outcome, *others = outcomes.values()
+        if probe["options"].get("dropout", 0) is None and _chooses_dropout(self):
+            outcome["notes"] = [*outcome.get("notes", ()), {"code": CHOSEN_DROPOUT}]
+        if order := getattr(call, "order", None):
+            note = {"code": REORDERED, "order": ", ".join(order)}
+            outcome["notes"] = [*outcome.get("notes", ()), note]
         if missing:
             outcome["missing"] = missing
         if others:
@@ -95,13 +108,14 @@ class _Runner:
         """The first way of calling that does not raise; the first error otherwise."""
         masked = "mask" in probe["inputs"]
         ways = ways_to_call(probe)
-        if masked in self.way:
+        if masked in self.way and not probe["options"].get("as_called"):
             ways = {self.way[masked]: ways[self.way[masked]]}
         first = None
         for way, change in ways.items():
+            earlier = [change(probe | other) for other in probe.get("before", ())]
             try:
                 outcome = outcome_of(
-                    call, change(probe), probe["options"], self.weights
+                    call, change(probe), probe["options"], self.weights, earlier
                 )
             except (Advice, Skip):
                 raise
@@ -110,15 +124,28 @@ class _Runner:
                 continue
             if way.folded:
                 lead = probe["inputs"]["q"].shape[:2]
-                for key, x in outcome.get("outputs", {}).items():
-                    if x.dim() and x.shape[0] == lead.numel():
-                        outcome["outputs"][key] = x.unflatten(0, lead)
+                for part in ("outputs", "gradients"):
+                    for key, x in outcome.get(part, {}).items():
+                        if x.dim() and x.shape[0] == lead.numel():
+                            outcome[part][key] = x.unflatten(0, lead)
             if first:
                 note = {"code": RAN_WITH, **asdict(way), **first}
                 outcome["notes"] = [*outcome.get("notes", ()), note]
-            self.way.setdefault(masked, way)
+            if not probe["options"].get("as_called"):
+                self.way.setdefault(masked, way)
             return outcome
         return first
+
+
+def _chooses_dropout(runner: _Runner) -> bool:
+    """Whether a dropout may be a choice: an argument, or of a layer made before."""
+    if not makes_layers(runner.submission):
+        return True
+    asked = inspect.signature(runner.submission).parameters.values()
+    return any(
+        "drop" in x.name.lower() or x.name == "p" or CONFIG.fullmatch(x.name)
+        for x in asked
+    )
 
 
 class Skip(Exception):
@@ -129,8 +156,15 @@ class Skip(Exception):
 def _prepared(runner: _Runner, probe: dict):
     """The call, ways to load the weights, the loader and which biases do not exist."""
     submission, task = runner.submission, probe["call"]
+    if "driver" in probe:  # a task of one's own says itself how it is called
+        yield driven(submission, probe["driver"]), [""], lambda loading: None, []
+        return
     if makes_layers(submission):
+        runner.ways = runner.ways or axes_of(submission, probe)
         submission = construct(submission, probe)
+        if "another" in probe:  # what a class keeps, it keeps for all its layers
+            with suppress(Exception):
+                construct(runner.submission, probe | probe["another"])
     if not callable(submission):
         kind = type(submission).__name__
         raise Advice("not-callable", got=kind)
@@ -151,11 +185,12 @@ def _prepared(runner: _Runner, probe: dict):
         submission.to(next(wanted).dtype)
         try_ways(bound(submission.forward, task, (), submission), probe)
     with as_it_was(submission):
-        dropped = set_dropout(submission, probe["options"].get("dropout", 0.5))
+        p = probe["options"].get("dropout", 0.5)
+        dropped = p is not None and set_dropout(submission, p)
         if makes_layers(runner.submission):
             asked = inspect.signature(runner.submission).parameters
             dropped |= any("drop" in name.lower() for name in asked)
-        if probe["options"].get("train") and not dropped:
+        if probe["options"].get("train") and p and not dropped:
             raise Skip("the module has no dropout")
         submission.train(bool(probe["options"].get("train")))
         wanted = next(x for x in probe["inputs"].values() if isinstance(x, Tensor))
@@ -174,10 +209,11 @@ def _prepared(runner: _Runner, probe: dict):
                 holder.load(weights, probe["sizes"], loading)
 
         load.weights = {f"W_{h.parts}": h.slots[0].leaf for h in holders}
+        load.weights |= {f"b_{h.parts}": h.biases[0] for h in holders if h.biases}
         has = {role for holder in holders if holder.biases for role in holder.parts}
         missing = [f"b_{role}" for role in "qkvo" if role not in has]
         loadings = [""]
-        if any(len(x.parts) > 1 and not x.stacked for x in holders):
+        if any(holder.fused for holder in holders):
             loadings += ORDERS
         if any(holder.either_way for holder in holders):
             loadings.append("transposed")

@@ -42,7 +42,8 @@ class Way:
 def ways_to_call(probe: dict) -> dict[Way, Callable[[dict], dict]]:
     """Inputs as the task says, then as other right code may want them."""
     inputs = probe["inputs"]
-    if probe["call"] not in ("attention", "mha", "mha_sequence_first"):
+    adapted = probe["call"] in ("attention", "mha", "mha_sequence_first")
+    if not adapted or probe["options"].get("as_called"):
         return {Way(): lambda probe: probe["inputs"]}
     forms: dict[str, Callable[[Tensor], Tensor]] = {"": lambda mask: mask}
     if probe["call"] == "mha":

@@ -13,6 +13,9 @@ NOT_THEIRS = (str(Path(torch.__file__).parents[1]), inspect.__file__[:-10])
 NOT_THEIRS += (str(Path(__file__).parent),)
 RAN_WITH = "ran-with"  # code of a note: in what way it was called
 REMEMBERS = "remembers"  # and of another: a call changes the next one
+MAKES_LAYERS = "makes-layers"  # and of another: each call makes layers anew
+REORDERED = "reordered"  # and of one that names its arguments in another order
+CHOSEN_DROPOUT = "chosen-dropout"  # of one that has a dropout by choice, if any
 SQUARE_MASK = "square-mask"  # and of an error
 
 ADVICE = {  # what to do, by the code of the error
@@ -41,7 +44,7 @@ ADVICE = {  # what to do, by the code of the error
     "not-dense": "a dense torch.Tensor must be returned; got another layout",
     "which-output": "the output must be returned, or (output, weights); which of "
     "{names} is the output? Call it output",
-    "other-device": "the output must be on {required}, as the inputs; got {got}",
+    "other-device": "what is returned must be on {required}, as the inputs; got {got}",
 }
 
 

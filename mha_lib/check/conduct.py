@@ -1,0 +1,239 @@
+"""Probes of conduct: what the ordinary calls of a task do not show.
+
+They are made of a task's own probes, whatever sizes those have. The option ``conduct``
+of each is the property that it shows; no mistake is looked for in their numbers.
+Options and keys beside those of `mha_lib.check.tasks`::
+
+    "options": {"conduct": "leading_axes", "as_called": True,  adapt nothing
+                "same": True,                                  one tensor for all inputs
+                "dropout": None,                               as the class has it
+                "strided": ["mask"]},                          no block of memory
+    "before": [{"sizes": ..., "inputs": ...}]                  calls that come first
+    "another": {"sizes": ...}                                  made after the first one
+"""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+__all__ = ["AXES", "conduct"]
+
+Probe = dict
+AXES = {  # of the inputs of each task, a letter each
+    "attention": {"q": "BHTD", "k": "BHSD", "v": "BHSD", "mask": "B1TS"},
+    "mha": {"query": "BTE", "key": "BSE", "value": "BSE", "mask": "BTS"},
+    "mha_sequence_first": {
+        "query": "TBE",
+        "key": "SBE",
+        "value": "SBE",
+        "mask": "TSB",
+    },
+    "split_concat": {"queries": "BTE", "keys": "BSE"},
+    "split_heads": {"x": "BTE"},
+    "merge_heads": {"x": "BHTD"},
+}
+MASKS = ("causal_mask", "padding_mask", "combine_masks")
+ORDINARY = {"repeat"}  # options of a probe that is called once, with an eye on it
+LOUD = {  # a score whose exponential no number of the dtype holds
+    torch.float64: 1000.0,
+    torch.float32: 200.0,
+    torch.bfloat16: 128.0,
+    torch.float16: 60.0,
+}
+
+
+def conduct(task: str, probes: list[Probe]) -> list[Probe]:
+    """The probes of conduct of a task, out of its probes."""
+    if task not in (*AXES, *MASKS):
+        return []
+    ordinary = [p for p in probes if p["options"].keys() <= ORDINARY]
+    plain = next(p for p in ordinary if not _hides(p))
+    masked = next((p for p in ordinary if _hides(p)), None)
+    if task in MASKS:
+        found = [_other_mask(plain)]
+    elif masked is None:
+        found = _of_part(task, plain)
+    else:
+        longest = max(ordinary, key=lambda p: p["sizes"]["S"])
+        found = _conduct(task, plain, masked, longest)
+    return [_copied(probe) for probe in found]
+
+
+def _other_mask(plain: Probe) -> Probe:
+    """Other numbers after a call of the same shape, or of the same T."""
+    inputs, sizes = dict(plain["inputs"]), plain["sizes"]
+    for name, x in inputs.items():
+        if name == "lengths":
+            inputs[name] = x % sizes["S"] + 1
+        elif isinstance(x, Tensor):
+            inputs[name] = ~x
+    if "T" in inputs:
+        sizes = sizes | {"S": sizes["S"] + 1}
+        inputs["S"] = sizes["S"]
+    before = {"sizes": plain["sizes"], "inputs": plain["inputs"]}
+    changed = _changed(plain, "other_sizes")
+    return changed | {"sizes": sizes, "inputs": inputs, "before": [before]}
+
+
+def _of_part(task: str, plain: Probe) -> Iterator[Probe]:
+    yield _changed(plain, "gradients", grad=True)
+    inputs = dict(plain["inputs"])
+    inputs["x"] = inputs["x"].double() / 3  # numbers that no float32 holds
+    yield _changed(plain, "double_precision", dtype="float64") | {"inputs": inputs}
+    if task == "split_heads":  # x.view(-1, H, D) is no way to cut these
+        yield _changed(plain, "strided", strided=["x"])
+
+
+def _conduct(task: str, plain: Probe, masked: Probe, longest: Probe) -> Iterator[Probe]:
+    square, masked_square = _square(task, plain), _square(task, masked)
+    for probe in plain, square, masked_square, _cut(task, masked, B=1), longest:
+        yield _changed(probe, "gradients", grad=True)
+    yield _changed(plain, "gradients", grad=True, train=True, dropout=0.0)
+    for probe in square, masked_square:
+        yield _changed(_alike(task, probe), "same_tensor", same=True)
+    yield _changed(masked, "without_gradients", no_grad=True)
+    yield _changed(masked, "double_precision", dtype="float64")
+    yield _changed(masked, "training", train=True, dropout=0.0)
+    yield _changed(masked, "no_dropout", train=True, dropout=None)
+    small = _cut(task, masked, B=1, T=masked["sizes"]["T"] - 1)
+    small = _cut(task, small, S=masked["sizes"]["S"] - 1)
+    sizes = masked["sizes"]
+    wider = sizes | {"H": sizes["H"] + 1, "E": (sizes["H"] + 1) * sizes["D"]}
+    turned = sizes | {"H": sizes["D"], "D": sizes["H"]}  # the same E
+    bare = {k: x for k, x in masked["inputs"].items() if k not in ("mask", "causality")}
+    if "causality" in masked["inputs"]:
+        bare["causality"] = False
+    bare = masked | {"inputs": bare}
+    for probe, another, before in (
+        (masked, wider, [small, _cut(task, plain, B=1), plain]),
+        (bare, turned, [masked]),
+    ):
+        yield _changed(probe, "other_sizes") | {
+            "before": [{"sizes": x["sizes"], "inputs": x["inputs"]} for x in before],
+            "another": {"sizes": another},
+        }
+    if task == "split_concat":  # hides keys whose embedding is zero, and no others
+        inputs = {k: x for k, x in plain["inputs"].items() if k != "causality"}
+        bare = _changed(plain, "causality_optional", as_called=True)
+        yield bare | {"inputs": inputs}
+    else:
+        yield _changed(_loud(task, masked, True), "large_scores")
+        yield _changed(_loud(task, masked, False), "loud_hidden_keys")
+        yield from _shapes(task, masked)
+
+
+def _shapes(task: str, masked: Probe) -> Iterator[Probe]:
+    """Other shapes that a task may say it takes."""
+    mask = masked["inputs"]["mask"]
+    if task != "attention":
+        yield _changed(masked, "strided", strided=["mask"])
+
+    def probe(name: str, change=lambda x: x, **inputs: Tensor) -> Probe:
+        inputs = {k: change(x) for k, x in (masked["inputs"] | inputs).items()}
+        return _changed(masked, name, as_called=True) | {"inputs": inputs}
+
+    if task == "attention":
+        each = range(masked["sizes"]["H"])  # other queries in each head
+        mask = torch.cat([mask.roll(head, dims=-2) for head in each], dim=1)
+        yield probe("leading_axes", lambda x: x[0, 0])
+        yield probe("three_axes", lambda x: x[:, 0])
+        yield probe("leading_axes", lambda x: torch.stack([x, x.flip(0)]))
+        for other in mask[0, 0], mask[:, :1, :1], mask:
+            yield probe("mask_broadcasts", mask=other)
+    elif task == "mha":
+        yield probe("mask_for_all", mask=mask[0])
+        yield probe("mask_broadcasts", mask=mask[:1])
+        yield probe("mask_broadcasts", mask=mask[:, :1])
+    else:
+        yield probe("mask_broadcasts", mask=mask[..., :1])
+        yield probe("mask_broadcasts", mask=mask[:1])
+
+
+def _loud(task: str, masked: Probe, everywhere: bool) -> Probe:
+    """Loud scores at every key, or at one that is hidden from all queries.
+
+    Where they are loud everywhere, those of every other query are far below 0.
+    """
+    axes, found = AXES[task], masked | {"inputs": dict(masked["inputs"])}
+    x, (q, k) = found["inputs"], [*axes][:2]
+    dtype, S, D = x[q].dtype, masked["sizes"]["S"], masked["sizes"]["D"]
+    scores = torch.linspace(-1, 1, S, dtype=torch.float64)
+    if everywhere and torch.finfo(dtype).bits < 32:
+        scores[:] = 0.0  # next to a loud score it has no digits for a small one
+    scores[0 if everywhere else -1 :] += LOUD[dtype]
+    if not everywhere:
+        x["mask"] = x["mask"].clone()
+        keys = x["mask"].movedim(axes["mask"].index("S"), -1)
+        keys[..., 0], keys[..., -1] = True, False
+    if task == "attention":
+        direction = torch.full((x[q].shape[-1],), D**-0.25, dtype=torch.float64)
+    else:  # each head sees itself in the keys
+        W = found["weights"] = dict(found["weights"])
+        direction = x[q].reshape(-1, x[q].shape[-1])[0].double()
+        heads = W["W_q"].double().unflatten(0, (-1, D))
+        length = (heads @ direction).norm(dim=-1)[:, None, None]
+        W["W_q"] = W["W_k"] = (heads / length * D**0.25).flatten(0, 1).to(dtype)
+        W["b_q"] = W["b_k"] = torch.zeros_like(W["b_q"])
+    x[q] = direction.to(dtype).expand_as(x[q]).clone()
+    if everywhere:
+        x[q].movedim(axes[q].index("T"), 0)[1::2] *= -1
+    keys = scores[:, None] * direction
+    if axes[k].startswith("S"):
+        keys = keys[:, None]
+    x[k] = keys.to(dtype).expand_as(x[k])
+    return found
+
+
+# --- parts ---------------------------------------------------------------------------
+
+
+def _hides(probe: Probe) -> bool:
+    return "mask" in probe["inputs"] or bool(probe["inputs"].get("causality"))
+
+
+def _changed(probe: Probe, name: str, **options: object) -> Probe:
+    options = {"conduct": name, **options}
+    return probe | {"name": f"{name}: {probe['name']}", "options": options}
+
+
+def _copied(probe: Probe) -> Probe:
+    """It shares no memory between its tensors."""
+
+    def copy(x: object) -> object:
+        if isinstance(x, Tensor):
+            return x.clone(memory_format=torch.contiguous_format)
+        if isinstance(x, dict):
+            return {key: copy(y) for key, y in x.items()}
+        return [copy(y) for y in x] if isinstance(x, list) else x
+
+    return copy(probe)
+
+
+def _cut(task: str, probe: Probe, **lengths: int) -> Probe:
+    """The same with fewer sequences, queries or keys, at least one of each."""
+    lengths = {letter: max(1, n) for letter, n in lengths.items()}
+
+    def cut(name: str, x: object) -> object:
+        if not isinstance(x, Tensor):
+            return x
+        for axis, letter in enumerate(AXES[task][name][-x.dim() :]):
+            if letter in lengths:
+                x = x.narrow(axis, 0, min(lengths[letter], x.shape[axis]))
+        return x
+
+    inputs = {name: cut(name, x) for name, x in probe["inputs"].items()}
+    return probe | {"sizes": probe["sizes"] | lengths, "inputs": inputs}
+
+
+def _square(task: str, probe: Probe) -> Probe:
+    """T = S."""
+    n = min(probe["sizes"]["T"], probe["sizes"]["S"])
+    return _cut(task, probe, T=n, S=n)
+
+
+def _alike(task: str, square: Probe) -> Probe:
+    """All inputs hold the same numbers: those of the queries."""
+    first = square["inputs"][[*AXES[task]][0]]
+    shared = {k: first for k in square["inputs"] if k[0] in "qkv"}
+    return square | {"inputs": square["inputs"] | shared}

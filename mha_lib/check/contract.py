@@ -1,0 +1,264 @@
+"""What a task asks of a submission, name by name, and what was seen of each.
+
+The names are properties, so that one list says what is judged, what a rubric may give
+points for and what an assignment may ask for: `judged` has those that every submission
+owes, and any other name of `property_names` may be required too.
+"""
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+
+from mha_lib.check.beside import RAN_WITH, REORDERED
+from mha_lib.check.catalogue import MASKS, WEIGHTED
+from mha_lib.check.reference import Problem, compute
+from mha_lib.check.search import matches
+from mha_lib.check.seen import Loading, Seen
+from mha_lib.check.tasks import TASKS
+from mha_lib.check.words import Fact
+
+__all__ = ["adaptations", "faults", "judged", "property_names"]
+
+Faults = dict[str, Fact | None]  # of each property that was looked at; None: it holds
+
+ALWAYS = ("runs", "output_shape", "inputs_unchanged", "deterministic", "right")
+OF_PARTS = ("gradients", "double_precision")
+OF_WEIGHTED = (
+    *("right_without_mask", "right_with_mask", "mask_as_given", "output_dtype"),
+    *("same_tensor", "other_sizes", "training", "without_gradients", *OF_PARTS),
+)
+OF_STRIDED = ("split_heads", "mha", "mha_sequence_first")
+OF_MASKED = ("large_scores", "loud_hidden_keys", "mask_optional")
+OF_ATTENTION = ("leading_axes", "mask_broadcasts")
+ON_REQUEST = (
+    *("weights", "weights_gradients", "rows_sum_to_one", "zeros_for_empty_rows"),
+    *("no_dropout", "dropout", "half_precision", "any_device", "call_by_place"),
+)
+OF_LAYERS = ("biases", "mask_broadcasts")
+INSTEAD = {"three_axes": {"leading_axes", "mask_broadcasts"}}  # of other axes
+SLACK = 4  # a probe of conduct is compared with less zeal than one that names a mistake
+
+
+def judged(task: str, requires: Iterable[str] = ()) -> set[str]:
+    """The properties without which a submission is not right.
+
+    Args:
+        task: a name of `TASKS`.
+        requires: what an assignment asks for beside what the task says.
+
+    Raises:
+        ValueError: a name that no property of the task has.
+
+    Example:
+        >>> from mha_lib.check.contract import judged
+        >>> sorted(judged("mha", ["weights"]) - judged("mha"))
+        ['weights']
+    """
+    requires = {requires} if isinstance(requires, str) else set(requires)
+    known = property_names(task)
+    if unknown := sorted(requires - known):
+        raise ValueError(
+            f"{task} may require {', '.join(sorted(known))}; got {', '.join(unknown)}"
+        )
+    given_up = set().union(*(INSTEAD.get(name, set()) for name in requires))
+    return (_owed(task) - given_up) | requires
+
+
+def property_names(task: str) -> set[str]:
+    """Every property that a diagnosis of this task may have."""
+    names = _owed(task)
+    if task in WEIGHTED:
+        names |= {*ON_REQUEST}
+    if task == "attention":
+        names |= {"three_axes"}
+    elif task in WEIGHTED:
+        names |= {*OF_LAYERS} if task != "split_concat" else {"biases"}
+    return names | ({"mask_for_all"} if task == "mha" else set())
+
+
+def _owed(task: str) -> set[str]:
+    if task not in TASKS:
+        raise ValueError(f"task must be one of {', '.join(TASKS)}; got {task!r}")
+    if task in WEIGHTED:
+        names = {*ALWAYS, *OF_WEIGHTED}
+        names |= {*OF_MASKED} if task != "split_concat" else {"causality_optional"}
+        names |= {*OF_ATTENTION} if task == "attention" else set()
+        return names | ({"strided"} if task in OF_STRIDED else set())
+    probes = (p for p in TASKS[task].probes() if "conduct" not in p["options"])
+    names = {*ALWAYS, *(f"right: {probe['name']}" for probe in probes)}
+    names |= {"output_dtype", "other_sizes"} if task in MASKS else {*OF_PARTS}
+    return names | ({"strided"} if task in OF_STRIDED else set())
+
+
+# --- what was seen -------------------------------------------------------------------
+
+
+def adaptations(seen: Seen) -> dict[bool, dict[str, Fact]]:
+    """What had to be adapted, with a mask (True) and without, by the property it costs.
+
+    A way that was found with the first masked probe serves all of them.
+    """
+    found: dict[bool, dict[str, Fact]] = {False: {}, True: {}}
+    for probe, outcome in seen.compared:
+        for note in outcome.get("notes", ()):
+            if note.get("code") != RAN_WITH:
+                continue
+            values = {key: value for key, value in note.items() if key != "code"}
+            fact = Fact(RAN_WITH, values)
+            there = found["mask" in probe["inputs"]]
+            if note.get("folded"):
+                there["leading_axes"] = fact
+            if note.get("added"):
+                there["mask_optional"] = fact
+            elif note.get("mask") or note.get("numbers"):
+                there["mask_as_given"] = fact
+    return found
+
+
+def faults(seen: Seen, loading: Loading, right: bool) -> Faults:
+    """What the probes of conduct show.
+
+    Args:
+        seen: probes and outcomes.
+        loading: the way in which the weights lie.
+        right: whether the ordinary answers are; else no gradient can be compared.
+    """
+    found: Faults = {}
+    for probe, outcome in seen.pairs:
+        name = probe["options"].get("conduct")
+        if name not in (None, "gradients") and not found.get(name):
+            found[name] = _fault(name, seen, loading, probe, loading.of(outcome))
+    for probe, _ in seen.skipped:
+        if probe["options"].get("conduct") == "no_dropout":
+            found["no_dropout"] = None  # a function has no training mode
+    if found.get("three_axes"):
+        found["leading_axes"] = found["leading_axes"] or found["three_axes"]
+    if seen.task not in MASKS:
+        found |= _gradients(seen, loading, right)
+    if seen.task in WEIGHTED:
+        found |= _asked_for(seen)
+    elif any(seen.maps):
+        found["output_shape"] = Fact("one-tensor")
+    elif seen.needless:
+        found["output_shape"] = Fact("wrong-axes", seen.needless)
+    return found
+
+
+def _fault(
+    name: str, seen: Seen, loading: Loading, probe: dict, outcome: dict
+) -> Fact | None:
+    """What is not as it has to be in one probe; None if all is."""
+    if "outputs" not in outcome:
+        return Fact(name, _failure(outcome))
+    theirs, ours = outcome["outputs"], compute(_asked(seen, loading, probe))
+    if seen.task in MASKS:
+        same = matches(seen.boolean(theirs["output"], ours["output"]), ours["output"])
+        return None if same else Fact(name)
+    wanted, dtype = probe["options"].get("dtype"), str(theirs["output"].dtype)
+    if wanted and dtype != f"torch.{wanted}":
+        return Fact(name, {"dtype": dtype})
+    if not _fits(theirs["output"], ours["output"], seen):
+        finite = bool(theirs["output"].isfinite().all())
+        return Fact(name, {"finite": finite})
+    if seen.task not in WEIGHTED:
+        return None
+    returned = theirs.get("weights")
+    if returned is None and all(seen.maps):
+        return Fact(name, {"weights": "are None"})
+    same = returned is not None and returned.shape == ours["weights"].shape
+    if same and not _fits(returned, ours["weights"], seen):
+        return Fact(name, {"weights": "are wrong"})
+    return None
+
+
+def _failure(outcome: dict) -> dict[str, object]:
+    said = {key: outcome[key] for key in ("error", "line") if key in outcome}
+    return {"error": "it did not answer", **said}
+
+
+def _fits(theirs: Tensor, ours: Tensor, seen: Seen) -> bool:
+    theirs = theirs.real if theirs.is_complex() else theirs
+    if seen.task not in WEIGHTED:  # the same numbers at other places, to the last bit
+        return torch.equal(theirs.to(ours.dtype), ours)
+    dtype = torch.float32 if seen.dtype == torch.float64 else seen.dtype
+    return matches(theirs.to(dtype), ours, SLACK)  # computed in float32 will do
+
+
+def _asked(seen: Seen, loading: Loading, probe: dict) -> Problem:
+    """The problem of a probe whose mask may have any shape that broadcasts."""
+    inputs, mask = dict(probe["inputs"]), probe["inputs"].get("mask")
+    if mask is not None and seen.task == "attention":
+        *lead, T, _ = inputs["q"].shape
+        inputs["mask"] = mask.expand(*lead, T, inputs["k"].shape[-2])
+    elif mask is not None:
+        sizes = probe["sizes"]
+        letters = "TSB" if seen.task == "mha_sequence_first" else "BTS"
+        inputs["mask"] = mask.expand([sizes[letter] for letter in letters])
+    problem = Problem.of(probe | {"inputs": inputs}, seen.missing)
+    if loading.turned:
+        problem.W["W_o"] = problem.W["W_o"].mT
+    return problem
+
+
+def _gradients(seen: Seen, loading: Loading, right: bool) -> Faults:
+    """Whether gradients arrive, and are those of the right answer."""
+    probes = [(p, loading.of(o)) for p, o in seen.pairs if p["options"].get("grad")]
+    for _, outcome in probes:
+        if "outputs" not in outcome:
+            return {"gradients": Fact("gradients", _failure(outcome))}
+    found: Faults = {"gradients": None}
+    lost = [(p, o["without_gradient"]) for p, o in probes if o.get("without_gradient")]
+    if lost:
+        names = list(dict.fromkeys(name for _, names in lost for name in names))
+        where = [] if len(lost) == len(probes) else [_where(probe) for probe, _ in lost]
+        found["gradients"] = Fact("no-gradient", {"names": names, "where": where})
+    for probe, outcome in probes if right and not lost else []:
+        ours = _right_gradients(seen, loading, probe)
+        theirs = outcome.get("gradients", {})
+        wrong = [k for k, x in theirs.items() if not _fits(x, ours[k], seen)]
+        if wrong:
+            values = {"names": wrong, "where": [_where(probe)]}
+            found["gradients"] = Fact("other-gradient", values)
+            break
+    if any("weights" in o["outputs"] for _, o in probes):
+        detached = any(o.get("weights_detached") for _, o in probes)
+        fact = Fact("weights_gradients") if detached else None
+        found["weights_gradients"] = fact
+    return found
+
+
+def _right_gradients(seen: Seen, loading: Loading, probe: dict) -> dict[str, Tensor]:
+    """Those of the sum of the squares of the output, with respect to each input."""
+    inputs = {
+        name: x.double().requires_grad_()
+        for name, x in probe["inputs"].items()
+        if isinstance(x, Tensor) and x.is_floating_point()
+    }
+    posed = _asked(seen, loading, probe | {"inputs": probe["inputs"] | inputs})
+    total = compute(posed)["output"].square().sum()
+    return dict(zip(inputs, torch.autograd.grad(total, list(inputs.values()))))
+
+
+def _where(probe: dict) -> str:
+    """What a probe is like, in letters."""
+    given = "mask" in probe["inputs"] or probe["inputs"].get("causality")
+    relation = "=" if probe["sizes"]["T"] == probe["sizes"].get("S") else "≠"
+    return f"{'with' if given else 'without'} a mask, T {relation} S"
+
+
+def _asked_for(seen: Seen) -> Faults:
+    """What an assignment may ask for beside numbers."""
+    found: Faults = {"call_by_place": None}
+    if seen.task != "split_concat":
+        found["mask_optional"] = None  # unless it had to be called with one
+    if seen.task != "attention":
+        lacking = [x for x in seen.missing if x != "b_k"]  # which the softmax ignores
+        found["biases"] = Fact("biases", {"names": lacking}) if lacking else None
+    if order := next((n["order"] for n in seen.notes if n["code"] == REORDERED), ""):
+        found["call_by_place"] = Fact("call_by_place", {"order": order})
+    for name, probe in (("half_precision", "half"), ("any_device", "device")):
+        if pair := seen.probe(probe):
+            fails = "error" in pair[1]
+            found[name] = Fact(name, _failure(pair[1])) if fails else None
+    return found

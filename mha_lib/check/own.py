@@ -1,0 +1,234 @@
+"""A task of your own: a right answer, and a function that draws inputs.
+
+>>> import torch
+>>> from mha_lib.check import check, own_task, register
+>>> def spread(x):
+...     return x.amax(dim=-1) - x.amin(dim=-1)
+>>> def draw_spread(generator):
+...     return {"a row": {"x": torch.randn(7, generator=generator)},
+...             "a table": {"x": torch.randn(3, 5, generator=generator)}}
+>>> register(own_task("spread", spread, draw_spread))
+>>> check(lambda x: x.max() - x.min(), "spread")
+Your spread is wrong, in a way that has no name here. What was seen:
+  Your result has the shape (); (3,) is right.
+  Holds: runs, inputs_unchanged, right: a row
+  Fails: right: a table, right
+>>> check(lambda x: x.sort(dim=-1).values[..., -1] - x.min(dim=-1).values, "spread")
+Right: spread.
+
+What comes back is compared with the reference, then with the mistakes that the task
+knows, which are wrong versions of it::
+
+    >>> def of_all(x):
+    ...     return x.max() - x.min()
+    >>> known = {"of-all": (of_all, "It takes one spread of all rows.")}
+    >>> register(own_task("spread", spread, draw_spread, mistakes=known))
+    >>> check(lambda x: x.max() - x.min(), "spread")
+    One mistake in your spread.
+      It takes one spread of all rows. [of-all]
+      Your result has the shape (); (3,) is right.
+      What is named explains all your 2 answers.
+
+A task is judged wherever its code was run: in a notebook that registers it or imports
+the file that does, or by the grader, which finds both in the cells of an assignment
+(`mha_lib.grade.author`).
+"""
+
+import inspect
+import textwrap
+from collections.abc import Callable, Mapping
+from functools import partial
+from itertools import combinations
+
+import torch
+from torch import Tensor
+
+from mha_lib.check import beside
+from mha_lib.check.beside import located
+from mha_lib.check.diagnosis import Diagnosis
+from mha_lib.check.example import Example, difference
+from mha_lib.check.search import matches
+from mha_lib.check.tasks import TASKS, Task
+from mha_lib.check.words import Fact
+
+__all__ = ["own_task", "register"]
+
+BUILT_IN = frozenset(TASKS)
+SEEDS = range(3)  # with each of them the cases have to tell the mistakes apart
+Draw = Callable[[torch.Generator], Mapping[str, dict]]
+Mistakes = Mapping[str, tuple[object, str]]
+
+
+def own_task(
+    name: str,
+    reference: object,
+    draw: Draw,
+    call: Callable | None = None,
+    *,
+    title: str = "",
+    signature: str = "",
+    mistakes: Mistakes | None = None,
+) -> Task:
+    """A task whose answers are compared with those of ``reference``.
+
+    Args:
+        name: as ``check(..., task=name)`` takes it.
+        reference: what is right.
+        draw: from a `torch.Generator` to the inputs of each case, by the case's name:
+            tensors, numbers, texts and lists of them, in the order of the arguments.
+        call: a function of a submission and the inputs, in that order; it returns a
+            tensor or what makes one. None calls the submission with the inputs. It
+            runs beside the submission, which can read it, and alone: what it needs it
+            imports, and it must hold no answer.
+        title: the same in words, as in "your …"; the name unless given.
+        signature: what is required, in words; that of ``reference``, with the first
+            line of its docstring, unless given.
+        mistakes: wrong versions of the reference by name, each with a sentence that
+            says what it is. Whoever gives the answers of one to every case is told so.
+
+    Returns:
+        The task; `register` makes it known.
+
+    Raises:
+        ValueError: the name is taken; the reference or a mistake gives no answer to a
+            case; or the cases do not tell a mistake from the reference or another one.
+    """
+    _check_free(name)
+    mistakes = mistakes or {}
+    if not signature:
+        signature = f"{reference.__name__}{inspect.signature(reference)}"
+        signature += f": {doc.splitlines()[0]}" if (doc := reference.__doc__) else ""
+    driver = textwrap.dedent(inspect.getsource(call)) if call else ""
+
+    def make(drawn: object) -> list[dict]:
+        cases = draw(drawn.generator)
+        common = {"sizes": {}, "weights": None, "options": {}, "driver": driver}
+        return [{"name": k, "inputs": dict(v), **common} for k, v in cases.items()]
+
+    wrong = {k: version for k, (version, _) in mistakes.items()}
+    said = {k: sentence for k, (_, sentence) in mistakes.items()}
+    judged = partial(_conclude, name, reference, wrong)
+    title = title or name
+    task = Task(name, title, signature, (), make, conclude=judged, mistakes=said)
+    for seed in SEEDS if mistakes else SEEDS[:1]:
+        _check_told_apart(task, {"the reference": reference, **wrong}, seed)
+    return task
+
+
+def register(task: Task) -> None:
+    """Make a task known to `check` and to the grader, in this process.
+
+    Raises:
+        ValueError: the name is that of a task of ours.
+    """
+    _check_free(task.name)
+    TASKS[task.name] = task
+
+
+def _check_free(name: str) -> None:
+    if name in BUILT_IN:
+        raise ValueError(f"{name} is a task of mha_lib; choose another name")
+
+
+def _check_told_apart(task: Task, versions: dict[str, object], seed: int) -> None:
+    """Every version has to answer every case, and no two in the same way."""
+    probes = task.probes(seed)
+    answers = {k: beside.run(version, probes) for k, version in versions.items()}
+    for version, outcomes in answers.items():
+        for probe, outcome in zip(probes, outcomes):
+            if "error" in outcome:
+                raise ValueError(
+                    f"{version} of {task.name} must answer {probe['name']!r}; "
+                    f"got {outcome['error']}"
+                )
+    for one, other in combinations(answers, 2):
+        if _agree(answers[one], answers[other]):
+            raise ValueError(
+                f"the cases of {task.name} must tell {one} and {other} apart; got the "
+                f"same answers with seed {seed}"
+            )
+
+
+def _conclude(
+    name: str,
+    reference: object,
+    mistakes: dict[str, object],
+    probes: list[dict],
+    outcomes: list[dict],
+) -> Diagnosis:
+    """Which answers are those of the reference, else whether a mistake gives them all.
+
+    The first answer that is not right is an example.
+    """
+    answers = beside.run(reference, probes)
+    found = Diagnosis(name, "failed")
+    holds = {"runs": all("error" not in x for x in outcomes)}
+    changed = any(x.get("changed_inputs") for x in outcomes)
+    holds["inputs_unchanged"] = not changed
+    for probe, theirs, ours in zip(probes, outcomes, answers):
+        right = ours["outputs"]["output"]
+        yours = theirs.get("outputs", {}).get("output")
+        same = yours is not None and _same(yours, right)
+        holds[f"right: {probe['name']}"] = same
+        if yours is None:
+            error = located(theirs["error"], theirs.get("line", ""))
+            found.error = found.error or error
+        elif not same and found.example is None:
+            kind = "mask" if right.dtype == yours.dtype == torch.bool else "output"
+            seen = _difference(yours, right)
+            found.example = Example(probe["name"], kind, yours, right, *seen)
+    holds["right"] = all(holds.values())
+    if holds["right"]:
+        found.verdict = "right"
+    elif any("outputs" in x for x in outcomes):
+        found.verdict = "unknown"
+        _name(found, mistakes, probes, outcomes)
+    found.properties = holds if found.verdict != "failed" else {"runs": False}
+    return found
+
+
+def _name(
+    found: Diagnosis,
+    mistakes: dict[str, object],
+    probes: list[dict],
+    outcomes: list[dict],
+) -> None:
+    """The mistake that gives every answer; all, where these cases tell none apart."""
+    names = [
+        name
+        for name, wrong in mistakes.items()
+        if _agree(outcomes, beside.run(wrong, probes))
+    ]
+    if len(names) == 1:
+        found.verdict, found.mistakes = "named", names
+    elif names:
+        found.verdict, found.candidates = "ambiguous", [[name] for name in names]
+    if names:
+        count = len(outcomes)
+        found.evidence.append(Fact("reproduced", {"count": count, "all": count}))
+
+
+def _agree(some: list[dict], others: list[dict]) -> bool:
+    """Whether all answers are the same, and the inputs after them changed alike."""
+    return all(
+        "outputs" in one.keys() & other.keys()
+        and _same(one["outputs"]["output"], other["outputs"]["output"])
+        and one.get("changed_inputs") == other.get("changed_inputs")
+        for one, other in zip(some, others)
+    )
+
+
+def _difference(yours: Tensor, right: Tensor) -> tuple[Fact, tuple[int, ...]]:
+    """Where they differ most; of another kind, they differ everywhere."""
+    if (yours.dtype == torch.bool) != (right.dtype == torch.bool):
+        kinds = {"yours": str(yours.dtype), "right": str(right.dtype)}
+        return Fact("other-kind", kinds), ()
+    return difference(yours, right)
+
+
+def _same(yours: Tensor, right: Tensor) -> bool:
+    """Equal up to rounding; whole numbers may come as any kind of number."""
+    kinds = {yours.dtype == torch.bool, right.dtype == torch.bool}
+    if right.is_floating_point() or True in kinds:
+        return matches(yours, right)
+    return yours.shape == right.shape and torch.equal(yours.double(), right.double())

@@ -1,0 +1,99 @@
+"""The probes of the parts: heads cut and merged, masks made and joined."""
+
+from mha_lib.check.tasks.draw import LONG, MANY, Draw, Probe, probe
+
+__all__ = ["causal_mask", "combine_masks", "heads", "padding_mask"]
+
+
+def heads(draw: Draw, merge: bool) -> list[Probe]:
+    """Of `split_heads`, or of `merge_heads`."""
+
+    def one(name, sizes, **options):
+        B, T, H, D, E = (sizes[x] for x in "BTHDE")
+        if merge:
+            return probe(name, sizes, {"x": draw.normal(B, H, T, D)}, **options)
+        inputs = {"x": draw.normal(B, T, E), "num_heads": H}
+        return probe(name, sizes, inputs, **options)
+
+    return [
+        one("plain", draw.sizes(), repeat=True),
+        one("again", draw.sizes()),
+        one("B = H", draw.sizes("BH")),
+        one("T = H", draw.sizes("TH")),
+        one("one head", draw.sizes(H=1)),
+        one("one token", draw.sizes(T=1)),
+        one("one sequence", draw.sizes(B=1)),
+        one("D = 1", draw.sizes(D=1)),
+        one("many sequences", draw.sizes(B=MANY)),
+        one("long", draw.sizes(T=LONG, H=range(9, 14))),
+    ]
+
+
+def causal_mask(draw: Draw) -> list[Probe]:
+    """Of `causal_mask`."""
+
+    def one(name, sizes, **options):
+        return probe(name, sizes, {x: sizes[x] for x in "TS"}, **options)
+
+    def ordered(smaller, **ranges):
+        """T and S of which the smaller is the one that is named."""
+        sizes = draw.sizes(**ranges)
+        larger = "TS".replace(smaller, "")
+        return sizes | dict(zip((smaller, larger), sorted(sizes[x] for x in "TS")))
+
+    return [
+        one("plain", draw.sizes("TS"), repeat=True),
+        one("T < S", ordered("T")),
+        one("T > S", ordered("S")),
+        one("one query", draw.sizes(T=1)),
+        one("one key", draw.sizes(S=1)),
+        one("long", ordered("T", T=LONG, S=LONG)),
+        one("long, T > S", ordered("S", T=LONG, S=LONG)),
+    ]
+
+
+def padding_mask(draw: Draw) -> list[Probe]:
+    """Of `padding_mask`."""
+
+    def one(name, sizes, **given):
+        lengths = draw.lengths(sizes["B"], sizes["S"], **given)
+        if name == "empty":
+            lengths[draw.pick(range(sizes["B"] - 1))] = 0
+        return probe(name, sizes, {"lengths": lengths, "S": sizes["S"]})
+
+    return [
+        one("plain", draw.sizes(), full=draw.pick((0, -1))),
+        one("B = S", draw.sizes("BS")),
+        one("none full", draw.sizes(), full=None),
+        one("empty", draw.sizes()),
+        one("one sequence", draw.sizes(B=1)),
+        one("one key", draw.sizes(S=1), least=0),
+        one("many sequences", draw.sizes(B=MANY), full=draw.pick((0, -1))),
+        one("long", draw.sizes(S=LONG), full=None),
+    ]
+
+
+def combine_masks(draw: Draw) -> list[Probe]:
+    """Of `combine_masks`: two boolean tables, in the end of any kind."""
+
+    def one(name, sizes):
+        masks = draw.masks(sizes)
+        inputs = {"causal": masks["causal"][0], "padding": masks["padding"][:, :1]}
+        return probe(name, sizes, inputs)
+
+    def any_tables(name, sizes):
+        B, T, S = (sizes[x] for x in "BTS")
+        inputs = {"causal": draw.table(T, S), "padding": draw.table(B, 1, S)}
+        return probe(name, sizes, inputs)
+
+    return [
+        one("plain", draw.sizes()),
+        one("square", draw.sizes("TS")),
+        one("B = T", draw.sizes("BT", "TS")),
+        any_tables("any tables", draw.sizes()),
+        any_tables("any square", draw.sizes("TS", B=MANY)),
+        any_tables("one query", draw.sizes(T=1)),
+        any_tables("one key", draw.sizes(S=1)),
+        any_tables("one sequence", draw.sizes(B=1)),
+        any_tables("long", draw.sizes(T=LONG, S=LONG)),
+    ]

@@ -1,0 +1,180 @@
+"""The task as it is written is judged; what is lacking has a name and a sentence."""
+
+import json
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from mha_lib.check import TASKS, check, diagnose, judged, property_names
+from mha_lib.check.beside.words import RAN_WITH
+from mha_lib.check.contract import ON_REQUEST
+from mha_lib.check.words import WORDS
+from tests.check.layers import NoScale, Right
+from tests.check.submissions_broken import A2, BROKEN, Returning, weights_of
+from tests.check.submissions_right import AsModule, functional, sdpa, with_einsum
+
+IDS = [submission.__name__ for submission, *_ in BROKEN]
+
+
+@pytest.mark.parametrize("submission, task, requires, name", BROKEN, ids=IDS)
+def test_what_breaks_the_contract_is_not_right_and_is_told(
+    submission, task, requires, name
+):
+    report = check(submission, task, requires=requires, seed=len(submission.__name__))
+    found = report.diagnosis
+    assert (found.verdict, found.mistakes, found.error) == ("unmet", [], None)
+    assert not report and not found.properties["right"]
+    assert not found.properties.get(name, False)
+    assert found.unmet and all(
+        words in repr(report) for words in found.to_dict()["unmet"]
+    )
+    assert json.loads(json.dumps(found.to_dict())) == found.to_dict()
+    assert "With that mended, the rest is right." in repr(report)
+
+
+ON_TOP = [(x, task) for x, task, requires, name in BROKEN if name in requires]
+
+
+@pytest.mark.parametrize(
+    "submission, task", ON_TOP, ids=[x.__name__ for x, _ in ON_TOP]
+)
+def test_what_is_required_alone_is_no_fault_where_it_is_not(submission, task):
+    found = diagnose(submission, task, seed=len(submission.__name__))
+    owed = {"leading_axes", "mask_broadcasts"}  # a task that lets these go has another
+    lost = {x for x, holds in found.properties.items() if not holds} & judged(task)
+    assert found.verdict == "right" or lost & owed, found.to_dict()
+
+
+@pytest.mark.parametrize(
+    "submission, task, requires",
+    [
+        (with_einsum, "attention", ("weights", "weights_gradients", "call_by_place")),
+        (Returning, "mha", A2),
+        (
+            Right,
+            "mha",
+            ("biases", "any_device", "half_precision", "rows_sum_to_one")[:2],
+        ),
+        (functional, "mha", ("mask_optional", "no_dropout", "biases", "call_by_place")),
+        (AsModule, "attention", ("no_dropout",)),
+        (sdpa, "attention", "call_by_place"),
+    ],
+)
+def test_whoever_does_what_is_required_is_right(submission, task, requires):
+    assert diagnose(submission, task, requires=requires).verdict == "right"
+
+
+def test_a_missing_bias_of_the_keys_is_no_fault():
+    class NoKeyBias(Returning):
+        def __init__(self, embed_dim, num_heads):
+            super().__init__(embed_dim, num_heads)
+            self.w_k = torch.nn.Linear(embed_dim, embed_dim, bias=False)
+
+    assert diagnose(NoKeyBias, "mha", requires=A2).verdict == "right"
+
+
+def test_three_axes_take_the_place_of_all_others():
+    def three(q, k, v, mask=None):
+        s = torch.bmm(q, k.transpose(1, 2)) / q.shape[2] ** 0.5
+        s = s if mask is None else s.masked_fill(mask == 0, -torch.inf)
+        return torch.bmm(s.softmax(-1), v), s.softmax(-1)
+
+    assert diagnose(three, "attention").verdict == "unmet"
+    found = diagnose(three, "attention", requires=["weights", "three_axes"])
+    assert (found.verdict, found.policy.keys()) == ("right", {"empty rows"})
+    assert found.properties["three_axes"] and not found.properties["leading_axes"]
+
+
+def test_a_mistake_keeps_its_name_beside_a_call_that_fails():
+    def unscaled(q, k, v, mask=None):
+        s = q @ k.mT
+        return (s if mask is None else s + (1 - mask) * -1e9).softmax(-1) @ v
+
+    report = check(unscaled, "attention", requires=["weights"])
+    assert report.diagnosis.mistakes == ["no-scale"]
+    (fact,) = report.diagnosis.unmet  # numbers of conduct show nothing here
+    assert fact.code == RAN_WITH and fact.values["numbers"]
+    assert "As the task calls it, it fails: RuntimeError: Subtraction" in repr(report)
+    assert "With that mended" not in repr(report)
+
+
+def test_a_required_property_that_was_not_seen_is_not_there():
+    found = diagnose(Right, "mha", requires=["dropout"])
+    assert found.verdict == "unmet" and "dropout" not in found.properties
+    assert found.to_dict()["unmet"] == [
+        "The task asks for this, and it was not seen to hold: dropout."
+    ]
+
+
+@pytest.mark.parametrize("call", [check, diagnose, lambda _, *x, **y: judged(*x, **y)])
+def test_an_unknown_requirement_is_refused_with_the_list(call):
+    words = "attention may require any_device, .*, weights.*; got colours, wings"
+    with pytest.raises(ValueError, match=words):
+        call(sdpa, "attention", requires=["wings", "weights", "colours"])
+
+
+def test_tasks_owe_what_they_say():
+    with pytest.raises(ValueError, match="task must be one of attention, .*; got 'x'"):
+        judged("x")
+    for task in TASKS:
+        assert judged(task) <= property_names(task)
+        assert judged(task, property_names(task) - {"three_axes"}) == property_names(
+            task
+        ) - {"three_axes"}
+    assert judged("attention", "three_axes") == (
+        judged("attention") - {"leading_axes", "mask_broadcasts"} | {"three_axes"}
+    )
+    assert {*ON_REQUEST, "biases"} <= property_names("mha") - judged("mha")
+    assert "biases" in property_names("split_concat")
+
+
+def test_each_probe_of_conduct_has_words_and_no_name_for_a_mistake():
+    for task in TASKS.values():
+        for probe in task.probes():
+            name = probe["options"].get("conduct")
+            assert name is None or name in WORDS and name in property_names(task.name)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(
+    "submission, task", [(with_einsum, "attention"), (Right, "mha")]
+)
+def test_other_dtypes_have_their_own_loud_scores(submission, task, dtype):
+    if submission is with_einsum:
+
+        def submission(q, k, v, mask=None):
+            w = weights_of(q, k, mask)
+            return w @ v, w
+
+    for seed in range(3):
+        assert diagnose(submission, task, dtype=dtype, seed=seed).verdict == "right"
+    if task == "attention":
+
+        def naive(q, k, v, mask=None):
+            e = (q @ k.mT / q.shape[-1] ** 0.5).exp()
+            e = e if mask is None else e * mask
+            return e / e.sum(-1, keepdim=True) @ v
+
+        assert diagnose(naive, task, dtype=dtype).properties["large_scores"] is False
+
+
+def test_a_gradient_is_compared_only_where_the_numbers_are_right():
+    found = diagnose(NoScale, "mha")
+    assert found.mistakes == ["no-scale"] and found.properties["gradients"]
+
+
+def test_an_answer_of_another_shape_does_not_stop_the_probes_of_conduct():
+    def squeezes(q, k, v, mask=None):
+        out = F.scaled_dot_product_attention(q, k, v, mask)
+        return out[0] if mask is not None and mask.dim() < 4 and q.dim() == 4 else out
+
+    found = diagnose(squeezes, "attention")
+    assert found.verdict == "unmet" and not found.properties["mask_broadcasts"]
+
+
+def test_complex_numbers_are_compared_by_their_real_part():
+    def layer(q, k, v, mask=None):
+        return (weights_of(q, k, mask) @ v).to(torch.complex64)
+
+    assert diagnose(layer, "attention").mistakes == ["wrong-output-dtype"]

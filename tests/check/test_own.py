@@ -1,0 +1,262 @@
+"""A task of one's own: drawn, called by its driver, compared with its reference."""
+
+import pytest
+import torch
+
+from mha_lib.check import TASKS, check, diagnose, own_task, property_names, register
+
+
+def table(rows, columns):
+    """A table of numbers, counted."""
+    return torch.arange(float(rows * columns)).view(rows, columns)
+
+
+def draw_table(generator):
+    sizes = torch.randint(2, 9, (4,), generator=generator).tolist()
+    return {
+        "small": {"rows": sizes[0], "columns": sizes[1]},
+        "large": {"rows": 10 * sizes[2], "columns": sizes[3]},
+    }
+
+
+class Counter:
+    """A reference that is no function; its driver knows how to ask it."""
+
+    def __init__(self, start=0):
+        self.start = start
+
+    def upto(self, n):
+        return [self.start + i for i in range(n)]
+
+
+def draw_counter(generator):
+    return {"three": {"n": 3}, "five": {"n": 5}}
+
+
+def call_counter(counter, n):
+    import math
+
+    return [math.floor(x) for x in counter(2).upto(n)]
+
+
+@pytest.fixture
+def registered():
+    """What the two tasks are called, for one test."""
+    register(own_task("own.table", table, draw_table, title="a table"))
+    task = own_task("own.counter", Counter, draw_counter, call_counter)
+    register(task)
+    yield "own.table", "own.counter"
+    del TASKS["own.table"], TASKS["own.counter"]
+
+
+def test_what_is_right_is_said_to_be(registered):
+    report = check(
+        lambda a, b: torch.arange(0.0, a * b).unflatten(0, (a, b)), "own.table"
+    )
+    assert report and repr(report) == "Right: a table."
+    assert check(Counter, "own.counter")
+
+
+def test_probes_are_drawn_by_the_seed(registered):
+    first, again, other = (TASKS["own.table"].probes(seed) for seed in (1, 1, 2))
+    assert first == again != other
+    assert {probe["call"] for probe in first} == {"own.table"}
+    names = {"right: small", "right: large", "runs", "right"}
+    assert names <= property_names("own.table")
+
+
+def test_one_case_that_is_wrong_is_shown(registered):
+    found = diagnose(lambda a, b: table(a, b).clamp(max=17), "own.table")
+    assert found.verdict == "unknown" and not found.properties["right: large"]
+    assert found.properties["runs"] and not found.properties["right"]
+    assert found.example.probe in ("small", "large")
+    assert check(lambda a, b: table(a, b).clamp(max=17), "own.table").picture()
+
+
+def test_numbers_lists_and_tensors_are_compared(registered):
+    class Late(Counter):
+        def upto(self, n):
+            return [*super().upto(n)[:-1], 99]
+
+    report = check(Late, "own.counter")
+    assert "output[2] is 99.000; 4.000 is right." in repr(report)
+    assert report.picture() is None  # of two lists the words say enough
+
+    class Real(Counter):
+        def upto(self, n):
+            return [float(x) for x in super().upto(n)]
+
+    assert check(Real, "own.counter")  # whole numbers of another kind
+
+
+def test_booleans_have_to_be_booleans():
+    def even(x):
+        return x % 2 == 0
+
+    def draw_even(generator):
+        return {"some": {"x": torch.randint(9, (3, 5), generator=generator)}}
+
+    register(own_task("own.even", even, draw_even))
+    try:
+        assert check(even, "own.even")
+        numbers = check(lambda x: even(x).int(), "own.even")
+        assert "Your result holds torch.int32; torch.bool is right." in repr(numbers)
+        found = diagnose(lambda x: ~even(x), "own.even")
+        assert found.example.kind == "mask"
+    finally:
+        del TASKS["own.even"]
+
+
+def test_what_does_not_answer_says_why_and_where(registered):
+    def broken(rows, columns):
+        raise KeyError("no rows")
+
+    found = diagnose(broken, "own.table")
+    assert found.verdict == "failed" and found.properties == {"runs": False}
+    assert "no rows" in found.error and 'raise KeyError("no rows")' in found.error
+    said = repr(check(lambda rows, columns: ..., "own.table"))
+    assert "must be returned" in said
+    assert "Required: table(rows, columns): A table of numbers, counted." in said
+
+
+def test_an_error_in_some_cases_is_wrong(registered):
+    def small_alone(rows, columns):
+        if rows > 9:
+            raise ValueError("too many")
+        return table(rows, columns)
+
+    found = diagnose(small_alone, "own.table")
+    assert found.verdict == "unknown" and "too many" in found.error
+    assert found.properties["right: small"] and not found.properties["right: large"]
+
+
+def test_inputs_that_change_are_seen():
+    def double(x):
+        return 2 * x
+
+    def in_place(x):
+        return x.mul_(2)
+
+    register(own_task("own.double", double, lambda g: {"ones": {"x": torch.ones(3)}}))
+    try:
+        found = diagnose(in_place, "own.double")
+        assert found.properties["right: ones"]
+        assert not found.properties["inputs_unchanged"]
+        assert found.verdict == "unknown"
+    finally:
+        del TASKS["own.double"]
+
+
+def test_a_line_of_the_driver_is_not_called_theirs(registered):
+    found = diagnose(type("Nothing", (Counter,), {"upto": None}), "own.counter")
+    assert "TypeError" in found.error and "your line" not in found.error
+
+
+def test_a_reference_that_fails_and_a_taken_name_are_refused():
+    def fails(rows, columns):
+        raise RuntimeError("not today")
+
+    with pytest.raises(ValueError, match="fails must answer 'small'; .*not today"):
+        own_task("fails", fails, draw_table)
+    with pytest.raises(ValueError, match="mha is a task of mha_lib"):
+        own_task("mha", table, draw_table)
+    with pytest.raises(ValueError, match="mha is a task of mha_lib"):
+        register(TASKS["mha"])
+
+
+# --- mistakes that a task knows -------------------------------------------------------
+
+
+def plus_one(x):
+    return x + 1
+
+
+def draw_numbers(generator):
+    x = torch.randn(3, 5, generator=generator)
+    return {"drawn": {"x": x if generator.initial_seed() < 9 else 0 * x + 2}}
+
+
+KNOWN = {  # where x is 2, the first two give the same
+    "twice": (lambda x: 2 * x, "It is doubled."),
+    "squared": (lambda x: x**2, "It is <squared>."),
+    "in-place": (lambda x: x.add_(1), "What came in is changed."),
+}
+
+
+@pytest.fixture
+def plus():
+    register(own_task("own.plus", plus_one, draw_numbers, mistakes=KNOWN))
+    yield "own.plus"
+    del TASKS["own.plus"]
+
+
+def test_a_mistake_that_the_task_knows_is_said_in_its_words(plus):
+    report = check(lambda x: x + x, plus)
+    assert report.diagnosis.mistakes == ["twice"] and not report
+    lines = repr(report).splitlines()
+    assert lines[:2] == ["One mistake in your own.plus.", "  It is doubled. [twice]"]
+    assert lines[-1] == "  What is named explains your only answer."
+    assert "It is &lt;squared&gt;. [squared]" in check(torch.square, plus)._repr_html_()
+    assert check(lambda x: 1 + x, plus)
+
+
+def test_a_mistake_may_be_what_happens_to_the_inputs(plus):
+    found = diagnose(lambda x: x.add_(1.0), plus)
+    assert found.mistakes == ["in-place"] and found.properties["right: drawn"]
+    found = diagnose(lambda x: x.mul_(2), plus)  # twice, and one more
+    assert found.verdict == "unknown" and not found.properties["inputs_unchanged"]
+
+
+def test_what_no_version_gives_is_in_no_catalogue(plus):
+    said = repr(check(lambda x: x + 2, plus))
+    assert "in a way that has no name here" in said and "Fails: right: drawn" in said
+    assert diagnose(lambda x: x / "2", plus).verdict == "failed"
+
+
+def test_where_the_drawn_numbers_decide_nothing_both_are_said(plus):
+    report = check(lambda x: x + x, plus, seed=9)
+    assert report.diagnosis.candidates == [["twice"], ["squared"]]
+    said = repr(report)
+    assert "one of 2 ways" in said
+    assert said.index("It is doubled.") < said.index("It is <squared>.")
+
+
+def test_a_version_that_answers_in_some_cases_alone_is_not_given_for_others():
+    def fails_later(x):
+        if x[0, 0] == 2:
+            raise ValueError("two")
+        return 3 * x
+
+    known = {"later": (fails_later, "It fails at 2.")}
+    register(own_task("own.later", plus_one, draw_numbers, mistakes=known))
+    try:
+        assert diagnose(lambda x: 3 * x, "own.later").mistakes == ["later"]
+        assert diagnose(lambda x: 3 * x, "own.later", seed=9).verdict == "unknown"
+    finally:
+        del TASKS["own.later"]
+
+
+@pytest.mark.parametrize(
+    ("versions", "message"),
+    [
+        ({"same": lambda x: 1 + x}, "tell the reference and same apart; .* seed 0"),
+        (
+            {"one": lambda x: 2 * x, "other": lambda x: x + x},
+            "must tell one and other apart",
+        ),
+        ({"none": lambda x: x.nothing}, "none of own.refused must answer 'drawn'"),
+    ],
+)
+def test_mistakes_that_cannot_be_told_are_refused(versions, message):
+    known = {name: (version, "A sentence.") for name, version in versions.items()}
+    with pytest.raises(ValueError, match=message):
+        own_task("own.refused", plus_one, draw_numbers, mistakes=known)
+
+
+def test_cases_have_to_tell_mistakes_apart_with_every_seed_that_is_tried():
+    def draw_rarely(generator):
+        return {"drawn": {"x": torch.ones(3) * (generator.initial_seed() != 2)}}
+
+    known = {"twice": (lambda x: 2 * x + 1, "It is doubled.")}
+    with pytest.raises(ValueError, match="got the same answers with seed 2"):
+        own_task("own.rarely", plus_one, draw_rarely, mistakes=known)
