@@ -1,15 +1,18 @@
 """Grade submissions, or pack the grader for somewhere else.
 
-    mha-grade submissions/ -a a2 -o grades.csv
+    mha-grade submissions.zip -a a2 -o grades.csv --roster roster.csv
+    mha-grade sheet -a a2 -o by_hand.csv --roster roster.csv --plan plan.yaml
     mha-grade gradescope -a a2 -o autograder.zip
     mha-grade actions -a a2 -o course-repository/
 
-The first takes notebooks and .py files, or folders of them, and writes the table, and
-beside it a folder of the same name: a page and a JSON file for each student, and
-summary.html. Run it again after a break: what was finished is not graded again.
+The first takes notebooks and .py files, or folders and zips of them, and writes the
+table, and beside it a folder of the same name: a page and a JSON file for each student,
+summary.html, and the marks. Run it again after a break: what was finished is not graded
+again. The second writes a sheet for points that are given by hand.
 """
 
 import argparse
+import glob
 import json
 import os
 import sys
@@ -38,7 +41,7 @@ def parser(command: str) -> argparse.ArgumentParser:
     add("-a", "--assignment", required=True, help=what)
     where = "where an id is looked for; the clone's book/assignments unless given"
     add("--folder", type=_absolute, default=FOLDER, help=where)
-    add("-o", "--output", type=_absolute, required=True, help="what to write")
+    add("-o", "--output", type=_plain, required=True, help="what to write")
     if command == "gradescope":
         add("--pip", default="", help="options for pip, in quotes")
     if command in ("", "results"):
@@ -50,7 +53,15 @@ def parser(command: str) -> argparse.ArgumentParser:
         add("--memory", type=int, default=1024, help="MB for one, beside torch")
         add("--seed", type=int, help="of the probes; drawn anew unless given")
         add("--unsafe", action="store_true", help="run where nothing protects you")
+    if command in ("", "sheet"):
+        who = "who is in the course: Canvas' gradebook, Moodle's worksheet, any CSV"
+        add("--roster", type=_absolute, required=command == "sheet", help=who)
+        add("--plan", type=_absolute, help="YAML: due, late, groups, extensions, …")
+        add("--anonymous", type=_plain, metavar="FOLDER", help="names stay there")
     if command == "":
+        add("--by-hand", type=_absolute, help="the sheet with points given by hand")
+        add("--others", action="store_true", help="also who is not in the roster")
+        add("--template", type=_absolute, help="what students were given")
         add("--workers", type=int, default=os.cpu_count(), help="at the same time")
         add("--engine", choices=ENGINES, default="local", help="where the work is done")
         add("--address", default="", help="of a Dask scheduler that runs already")
@@ -62,6 +73,11 @@ def _absolute(text: str) -> Path:
     return Path(text).absolute()
 
 
+def _plain(text: str) -> Path:
+    """Without the two dots that nobody wants to read on the screen."""
+    return Path(os.path.abspath(text))
+
+
 def cli() -> None:
     """What `mha-grade` and `python -m mha_lib.grade` do."""
     main(sys.argv[1:])
@@ -69,7 +85,7 @@ def cli() -> None:
 
 def main(arguments: list[str]) -> None:
     """Run a command, where no file of a student lies: Python's children look there."""
-    commands = {"gradescope": pack, "actions": pack, "results": one}
+    commands = {"gradescope": pack, "actions": pack, "results": one, "sheet": sheet}
     command = _command(arguments, commands)
     options = parser(command).parse_args(arguments[bool(command) :])
     options.command = command
@@ -80,6 +96,8 @@ def main(arguments: list[str]) -> None:
         commands.get(command, grade)(options)
     except (ValueError, Unsafe, OSError) as error:
         sys.exit(f"mha-grade: {error}")
+    except KeyboardInterrupt:
+        sys.exit("mha-grade: stopped; the same command goes on with what is left")
     finally:
         os.chdir(started)
 
@@ -87,11 +105,15 @@ def main(arguments: list[str]) -> None:
 def _command(arguments: list[str], known: Iterable[str]) -> str:
     """The one that comes first; an error where it stands for a folder, or comes later.
 
-    A table is CSV and nothing that a command writes is, so that tells them apart.
+    A table is CSV, and of what the commands write a sheet alone is; so that tells them
+    apart, and where it does not, nothing is done.
     """
     name = arguments[0] if arguments and arguments[0] in known else ""
     if name and Path(name).is_dir() and any(x.endswith(".csv") for x in arguments):
-        parser("").error(f"{name} is a command, too: write ./{name} for the folder")
+        parser("").error(
+            f"{name} is a folder here and a command, too: start the command elsewhere, "
+            f"or write ./{name} for the folder"
+        )
     for place, (before, late) in enumerate(pairwise(arguments), 1):
         given = late in known and not before.startswith("-")
         if not name and given and not Path(late).exists():
@@ -110,6 +132,7 @@ def grade(options: argparse.Namespace) -> None:
     """Grade everything that is not graded yet."""
     from mha_lib.grade.run import Run
 
+    _refuse_clones(options.output, options.anonymous)
     try:
         from tqdm import tqdm
     except ImportError:
@@ -122,10 +145,67 @@ def grade(options: argparse.Namespace) -> None:
         limits(options),
         **{k: getattr(options, k) for k in ("seed", "engine", "workers", "address")},
         again=options.again,
+        course=_course(options),
+        template=options.template or _template(options),
     )
     counts = run(lambda items, total: tqdm(items, total=total, unit=" submissions"))
-    n = counts["submissions"]
-    print(f"{n} submissions: {run.output} and {run.place / 'summary.html'}")
+    outputs = f"{run.output} and {run.place / 'summary.html'}"
+    print(f"{counts['submissions']} submissions: {outputs}", *run.lines, sep="\n")
+
+
+def sheet(options: argparse.Namespace) -> None:
+    """Write an empty sheet for points by hand."""
+    from mha_lib.grade import course
+    from mha_lib.grade.journal import write
+
+    _refuse_clones(options.output, options.anonymous)
+    if options.output.exists():
+        raise ValueError(f"{options.output} is there already; give another output")
+    write(options.output, course.sheet(_course(options)))
+    print(f"{options.assignment.title}, to be filled: {options.output}")
+
+
+def _course(options: argparse.Namespace):
+    """The course, if there is a roster; what needs one is refused without."""
+    from mha_lib.grade import course
+
+    given = vars(options)
+    names = ("plan", "by_hand", "anonymous", "others")
+    if options.roster is None:
+        for name in names:
+            if given.get(name):
+                raise ValueError(f"--{name.replace('_', '-')} needs --roster")
+        return None
+    folder = options.anonymous
+    if folder and folder.is_relative_to(options.output.with_suffix("")):
+        raise ValueError(f"{folder} must lie apart from what has no names")
+    plan, by_hand = options.plan, given.get("by_hand")
+    others = given.get("others", False)
+    return course.load(
+        options.assignment, options.roster, plan, by_hand, folder, others
+    )
+
+
+def _template(options: argparse.Namespace) -> Path | None:
+    """The student version of an assignment of the book."""
+    student = options.folder / "student"
+    found = sorted(student.glob(f"{glob.escape(options.assignment.id)}_*.ipynb"))
+    return found[0] if len(found) == 1 else None
+
+
+def _refuse_clones(*outputs: Path | None) -> None:
+    """Marks do not belong into a clone of the book: what is public might take them in.
+
+    A folder is one if it has a repository and this package in it.
+    """
+    for output in filter(None, outputs):
+        for folder in output.resolve().parents:
+            if (folder / ".git").exists() and (folder / "mha_lib" / "grade").is_dir():
+                beside = folder.parent / "course" / output.name
+                raise ValueError(
+                    f"{output} lies in the repository {folder}, from where marks and "
+                    f"names get public with one push; write them beside it: {beside}"
+                )
 
 
 def one(options: argparse.Namespace) -> None:

@@ -63,6 +63,10 @@ def ahead(
 
 
 def _die_with_parent() -> None:
-    """Where the system can do so; elsewhere a killed run may leave workers behind."""
+    """Where the system can do so; elsewhere a killed run may leave workers behind.
+
+    Ctrl-C reaches the workers, too, and ends them without a trace of calls.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     with suppress(OSError):
         prctl(SET_PDEATHSIG, signal.SIGKILL)

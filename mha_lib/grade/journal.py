@@ -46,7 +46,7 @@ class Journal:
         self._file = open(handle, "r+b", buffering=0)  # noqa: SIM115 - until close()
         self._places: dict[str, tuple[str, int]] = {}  # name -> digest, offset
         try:
-            _lock(self._file)
+            _lock(self._file, path)
             if new:
                 self._file.truncate(0)
             self.header = self._read()
@@ -105,10 +105,15 @@ def _line(row: dict) -> bytes:
     return json.dumps(row).encode() + b"\n"
 
 
-def _lock(file) -> None:
+def _lock(file, path: Path) -> None:
     """Keep a second run out; where there are no such locks, trust the user."""
     try:
         import fcntl
     except ImportError:
         return
-    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise BlockingIOError(
+            f"another run is writing {path}: wait for it, or give another output"
+        ) from None

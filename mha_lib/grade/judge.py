@@ -5,6 +5,7 @@ It alone holds the answers, and it executes nothing that a submission sent.
 
 import hashlib
 import threading
+from collections.abc import Iterable
 from contextlib import nullcontext
 
 import torch
@@ -20,6 +21,10 @@ __all__ = ["Judge"]
 
 LARGEST_ANSWER = 1 << 20  # numbers; the largest right one has a few thousand
 DIGITS = 2  # decimals of an output that its hash sees
+STOOD_IN = (
+    "It was judged beside our {}, because yours is not right yet: a mistake is paid "
+    "for once."
+)
 JUDGING = 30.0  # seconds of CPU time to find a name for a mistake; most need one
 
 
@@ -64,12 +69,49 @@ class Judge:
         """Run what was handed in and mark it: plain data, the report shows it."""
         reply = Reply(ending=submission.problem)
         if not submission.problem:
-            probes = [{"name": k, "probes": v} for k, v in self.probes.items()]
-            banned = self.assignment.all_banned
-            content, kind = submission.content, submission.kind
-            reply = self.sandbox.run(content, kind, probes, banned)
+            reply = self._run(submission, self.assignment.questions)
+        result = self._marked(reply)
+        if not reply.ending:  # it ran to its end
+            self._not_carried_forward(submission, result)
         told = {"digest": submission.digest, "unprotected": self.sandbox.warnings}
-        return self._marked(reply) | told
+        return result | told
+
+    def _run(
+        self,
+        submission: Submission,
+        questions: Iterable[Question],
+        stand_ins: Iterable[str] = (),
+    ) -> Reply:
+        """Have it answer some questions, with parts of the author's in place of its."""
+        sources = {name: self.assignment.stand_ins[name] for name in stand_ins}
+        asked = [
+            {"name": q.name, "probes": self.probes[q.name], "stand_ins": sources}
+            for q in questions
+        ]
+        content, kind = submission.content, submission.kind
+        return self.sandbox.run(content, kind, asked, self.assignment.all_banned)
+
+    def _not_carried_forward(self, submission: Submission, result: dict) -> None:
+        """Ask again what builds on a wrong part, with the author's in its place.
+
+        A new process is asked that one question alone. Its code can read the parts that
+        stand in, and what these are for was marked before: it has nobody to tell.
+        """
+        parts = {part["name"]: part for part in result["questions"]}
+        lost = {k for k, part in parts.items() if part["points"] < part["out_of"]}
+        for place, question in enumerate(self.assignment.questions):
+            names = [name for name in question.uses if name in lost]
+            if question.name not in lost or not names:
+                continue
+            reply = self._run(submission, [question], names)
+            outcomes = _Said(reply).outcomes(question.name, self.probes)
+            again = self._question(question, outcomes)
+            if again["points"] > parts[question.name]["points"]:
+                said = STOOD_IN.format(" and ".join(names))
+                again["lines"].append(Line(level=1, text=said, href=""))
+                result["questions"][place] = again
+            result["cpu"] = round(result["cpu"] + reply.cpu, 3)
+        result["points"] = float(sum(x["points"] for x in result["questions"]))
 
     def _marked(self, reply: Reply) -> dict:
         said = _Said(reply)
@@ -93,28 +135,22 @@ class Judge:
     def _question(self, question: Question, outcomes: list[dict]) -> dict:
         task, probes = TASKS[question.task], self.probes[question.name]
         try:
-            diagnosis = diagnosed(task.name, probes, outcomes)
+            diagnosis = diagnosed(task.name, probes, outcomes, question.requires)
             report = Report(diagnosis, task)
             lines, shown = report.lines, report.picture()
         except Exception as error:  # a fault of ours must not stop the others
             text = f"this could not be judged, a fault of the grader: {error!r}"
             diagnosis = Diagnosis(task.name, "failed", error=text)
             lines, shown = [Line(level=0, text=text, href="")], None
-        properties = {k: bool(v) for k, v in diagnosis.properties.items()}
-        if question.properties:
-            holds = {k: properties.get(k, False) for k in question.properties}
-            if not any(v for k, v in properties.items() if k.startswith("right")):
-                holds = {}  # zeros have a shape and change no input, too
-            points = sum(question.properties[k] for k, v in holds.items() if v)
-        else:
-            points = question.points if diagnosis.verdict == "right" else 0.0
+        earned = question.earned(diagnosis.properties)
         unknown = diagnosis.verdict == "unknown"
         return {
             "name": question.name,
             "title": task.title,
-            "points": float(points),
+            "points": sum(earned.values()),
             "out_of": float(question.points),
             "worth": question.properties,
+            "earned": earned,
             "fingerprint": fingerprint(task.name, outcomes) if unknown else "",
             "diagnosis": diagnosis.to_dict(),
             "lines": lines,
@@ -122,7 +158,9 @@ class Judge:
         }
 
 
-def diagnosed(task: str, probes: list[dict], outcomes: list[dict]) -> Diagnosis:
+def diagnosed(
+    task: str, probes: list[dict], outcomes: list[dict], requires: Iterable[str] = ()
+) -> Diagnosis:
     """What `conclude` says; where the search takes too long, all but a name.
 
     Numbers out of all proportion make almost every mistake look possible at first.
@@ -131,10 +169,10 @@ def diagnosed(task: str, probes: list[dict], outcomes: list[dict]) -> Diagnosis:
     limited = threading.current_thread() is threading.main_thread()
     try:
         with time_limit(JUDGING) if limited else nullcontext():
-            return conclude(task, probes, outcomes)
+            return conclude(task, probes, outcomes, requires=requires)
     except OutOfTime:
         pass
-    found = conclude(task, probes, outcomes, search=False)
+    found = conclude(task, probes, outcomes, search=False, requires=requires)
     if found.verdict != "right":
         gave_up = f"No known mistake was found in {JUDGING:g} s of searching."
         found.evidence.append(gave_up)
@@ -160,7 +198,7 @@ def _mixed(seed: int, name: str) -> int:
 
 # --- what a submission sent ---------------------------------------------------------
 
-FLAGS = ("repeat_differs",)
+FLAGS = ("repeat_differs", "weights_detached")
 MESSAGES = ("error", "line", "raised_by", "code")
 LISTS = ("changed_inputs", "without_gradient", "missing")
 
@@ -214,10 +252,11 @@ def _outcome(probe: dict, given: object) -> dict:
                 kept[key] = sorted(known.intersection(kept[key]))
         elif key == "notes" and isinstance(value, list):
             kept[key] = [_note(x) for x in value[:20] if isinstance(x, dict)]
-        elif key == "outputs" and isinstance(value, dict):
+        elif key in ("outputs", "gradients") and isinstance(value, dict):
+            names = ("output", "weights") if key == "outputs" else probe["inputs"]
             kept[key] = {
                 k: x for k, x in value.items()
-                if k in ("output", "weights") and isinstance(x, Tensor)
+                if k in names and isinstance(x, Tensor)
                 and x.numel() <= LARGEST_ANSWER
             }  # fmt: skip
         elif key == "alternatives" and isinstance(value, dict) and probe["weights"]:

@@ -12,8 +12,8 @@ from pathlib import Path
 from mha_lib.check import repository
 from mha_lib.grade import report
 from mha_lib.grade.assignments import Assignment
+from mha_lib.grade.handed_in import submissions
 from mha_lib.grade.journal import write
-from mha_lib.grade.run import submissions
 from mha_lib.grade.submission import SUFFIXES
 
 __all__ = ["gradescope", "results", "workflow"]
@@ -131,5 +131,5 @@ def workflow(assignment: Assignment, folder: Path) -> None:
     source = repository() or UNKNOWN
     text = WORKFLOW.format(title=assignment.title, repository=source)
     write(folder / ".github" / "workflows" / "grade.yml", text)
-    data = json.dumps(assignment.to_dict(), indent=1)
+    data = json.dumps(assignment.public().to_dict(), indent=1)  # students read it
     write(folder / ".github" / "assignment.json", data)

@@ -9,9 +9,11 @@ from collections.abc import Iterable
 from html import escape
 
 from mha_lib.check import HEADLINES, PICTURE_STYLE, report_html
+from mha_lib.grade import tables
+from mha_lib.grade.alike import Pair
 from mha_lib.grade.assignments import Assignment
 
-__all__ = ["page", "question", "row", "summary", "summary_page"]
+__all__ = ["alike_table", "page", "question", "row", "summary", "summary_page", "table"]
 
 BINS = 10
 KEPT = ("submission", "digest", "points", "out_of", "problem", "mentions")
@@ -85,16 +87,20 @@ def _worth(part: dict) -> str:
     if not part["worth"]:
         return ""
     properties, rows = part["diagnosis"]["properties"], []
-    for name, worth in part["worth"].items():
+    for name in part["worth"]:
         holds = properties.get(name, False)
-        earned = worth if holds and part["points"] else 0  # zeros hold a lot, too
         seen = ("yes" if holds else "no") if name in properties else "not seen"
-        cells = escape(name.replace("_", " ")), seen, f"{earned:g}"
+        cells = escape(name.replace("_", " ")), seen, f"{part['earned'][name]:g}"
         rows.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
     head = "".join(f'<th scope="col">{x}</th>' for x in ("what", "holds", "points"))
     table = f'<table class="worth"><tr>{head}</tr>{"".join(rows)}</table>'
-    none = not part["points"] and any(properties.get(name) for name in part["worth"])
-    return table + none * "<p>There are points only where something is right.</p>"
+    lost = [x for x in part["worth"] if properties.get(x) and not part["earned"][x]]
+    if not lost:
+        return table
+    why = "There are points only where something is right."
+    if part["points"]:
+        why = "All points are for an answer that is right in all that is asked."
+    return f"{table}<p>{why}</p>"
 
 
 def row(result: dict) -> dict:
@@ -142,6 +148,37 @@ def summary(rows: list[dict], assignment: Assignment) -> dict:
         "problems": _counted([row["problem"]] for row in rows if row["problem"]),
         "unmatched": _counted(row["fingerprints"] for row in rows),
     }
+
+
+def table(
+    rows: Iterable[dict], assignment: Assignment, owners: dict[str, str] | None = None
+) -> str:
+    """The table of all submissions as CSV; with whose they are, where that is known."""
+    names = [question.name for question in assignment.questions]
+    student = [] if owners is None else ["student"]
+    headers = ["submission", *student, "points", "out_of", *names]
+    lines = []
+    for row in rows:
+        name = row["submission"]
+        points = [row["points"], row["out_of"], *map(row["by_question"].get, names)]
+        texts = row["mistakes"], [row["problem"]], row["mentions"]
+        whose = [] if owners is None else [owners[name]]
+        marks = [f"{x:g}" for x in points]
+        lines.append([name, *whose, *marks, *map("; ".join, texts)])
+    return tables.text([*headers, "mistakes", "problem", "look at"], lines)
+
+
+def alike_table(pairs: Iterable[Pair], owners: dict[str, str]) -> str:
+    """The table of submissions that are alike, as CSV."""
+    headers = ["submission", "student", "other submission", "other student", "alike"]
+    return tables.text(
+        [*headers, "this is a hint, never a verdict"],
+        [
+            [x.one, owners.get(x.one, ""), x.other, owners.get(x.other, "")]
+            + [f"{x.share:.0%}", x.kind]
+            for x in pairs
+        ],
+    )
 
 
 def _counted(lists: Iterable[list[str]]) -> dict[str, int]:

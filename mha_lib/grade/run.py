@@ -1,74 +1,33 @@
 """From folders of submissions to marks: every file once, whatever happens."""
 
-import csv
-import io
 import json
 import os
 import re
 import secrets
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from unicodedata import category
 
 from mha_lib.grade import report
+from mha_lib.grade.alike import Alike
 from mha_lib.grade.assignments import Assignment, parse
+from mha_lib.grade.course import Course
 from mha_lib.grade.engines import ENGINES
+from mha_lib.grade.exports import Handed
+from mha_lib.grade.handed_in import Member, read, submissions
 from mha_lib.grade.journal import Journal, write
 from mha_lib.grade.judge import Judge
 from mha_lib.grade.sandbox import unprotected
-from mha_lib.grade.submission import Submission, read
+from mha_lib.grade.submission import Submission
 
-__all__ = ["Run", "submissions"]
+__all__ = ["Run"]
 
-BESIDE = ("__pycache__", "__MACOSX")  # folders that other programs leave
-FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # begin one
-JOINERS = "\u200c\u200d"  # invisible, and letters of Persian and Hindi need them
-UNSEEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}  # Unicode's categories: control, bidirectional
 LONGEST = 400  # bytes of a report's path below its folder, which may lie deep itself
 _LOCAL = threading.local()  # a judge for each thread that grades, kept warm
-
-
-def submissions(places: Iterable[Path]) -> dict[str, Path]:
-    """Files, and all files below folders but for hidden ones, by their names.
-
-    Links, and folders that cannot be listed, are among them: they are told so.
-    """
-    found: dict[str, Path] = {}
-    for start in places:
-        if not start.exists():
-            raise ValueError(f"files or folders are required; got {start}")
-        for path in _below(start) if start.is_dir() else [start]:
-            name = path.name if path == start else path.relative_to(start).as_posix()
-            if name in found:
-                raise ValueError(f"names must differ; got {found[name]} and {path}")
-            found[name] = path
-    return dict(sorted(found.items()))
-
-
-def _below(start: Path) -> Iterator[Path]:
-    """Without recursion, as folders may be deeper than that goes."""
-    with os.scandir(start):
-        folders = [start]
-    while folders:
-        folder = folders.pop()
-        try:
-            with os.scandir(folder) as inside:
-                entries = list(inside)
-        except OSError:
-            yield folder
-            continue
-        for entry in entries:
-            if entry.name.startswith("."):
-                continue
-            if not entry.is_dir(follow_symlinks=False):
-                yield folder / entry.name
-            elif entry.name not in BESIDE:
-                folders.append(folder / entry.name)
 
 
 @dataclass
@@ -86,6 +45,9 @@ class Run:
         workers: processes that grade.
         address: of an engine that runs already.
         again: grade everything anew.
+        course: who is in it and by which rules; without, files have no owners.
+        template: what everybody was given, which makes nobody alike.
+        lines: after a run, what the outputs say in short.
     """
 
     assignment: Assignment
@@ -97,6 +59,9 @@ class Run:
     workers: int = 1
     address: str = ""
     again: bool = False
+    course: Course | None = None
+    template: Path | None = None
+    lines: list[str] = field(default_factory=list)
     _told: set[str] = field(default_factory=set)
 
     @property
@@ -106,12 +71,7 @@ class Run:
 
     def __call__(self, progress: Callable = lambda items, total: items) -> dict:
         """Grade what is not graded yet; returns the summary of all."""
-        files = {
-            name: path
-            for name, path in submissions(self.places).items()
-            if path.absolute() != self.output.absolute()
-            and not path.absolute().is_relative_to(self.place.absolute())
-        }
+        files, handed = self._files()
         text = json.dumps(self.assignment.to_dict(), sort_keys=True)
         version = sha256(text.encode()).hexdigest()
         seed = secrets.randbits(60) if self.seed is None else self.seed
@@ -136,8 +96,15 @@ class Run:
                     "limits": {"hidden": hidden, **self.limits},
                 }
             )
-            left = _left(journal, files)
-            items = ((name, known or read(files[name])) for name, known in left.items())
+            alike = Alike(read(self.template) if self.template else None)
+
+            def opened(name: str) -> Submission:
+                submission = read(files[name])
+                alike.add(name, submission)
+                return submission
+
+            left = _left(journal, files, opened)
+            items = ((name, known or opened(name)) for name, known in left.items())
             work = ENGINES[self.engine]
             results = work(partial(_grade, settings), items, self.workers, self.address)
             for name, result in progress(results, total=len(left)):
@@ -145,13 +112,40 @@ class Run:
             rows = [row for row in journal.rows() if row["submission"] in files]
         finally:
             journal.close()
-        write(self.output, _csv(rows, self.assignment))
+        self.lines = self._write(rows, handed, alike)
         summary = report.summary(rows, self.assignment)
         write(self.place / "summary.html", report.summary_page(summary))
         unmatched = json.dumps(summary.pop("unmatched"), indent=1)
         write(self.place / "unmatched.json", unmatched)
         write(self.place / "summary.json", json.dumps(summary, indent=1))
         return summary
+
+    def _files(self) -> tuple[dict[str, Path | Member], list[Handed]]:
+        """What is to be graded, and whose it is, where that is known."""
+        own = [self.output, self.place, *(self.course.paths if self.course else ())]
+        own = [path.absolute() for path in own]
+        files = {
+            name: file
+            for name, file in submissions(self.places).items()
+            if isinstance(file, Member)
+            or not any(file.absolute().is_relative_to(path) for path in own)
+        }
+        return (files, []) if self.course is None else self.course.sort(files)
+
+    def _write(self, rows: list[dict], handed: list[Handed], alike: Alike) -> list[str]:
+        """The tables; returns a line about each that needs a look."""
+        course, lines = self.course, []
+        owners = None if course is None else course.owners(handed)
+        write(self.output, report.table(rows, self.assignment, owners))
+        if course is not None:
+            lines.append(course.write(self.place, handed, rows, self.assignment))
+        pairs = alike.pairs({} if course is None else course.groups(handed))
+        where = self.place / "alike.csv"
+        write(where, report.alike_table(pairs, owners or {}))
+        if pairs:
+            said = f"pairs that are alike, a hint and no verdict: {len(pairs)}"
+            lines.append(f"{said}, in {where}")
+        return lines
 
     def _keep(self, journal: Journal, name: str, result: dict) -> None:
         """First the reports, then the line that says that they are there."""
@@ -173,15 +167,17 @@ class Run:
         self._told.update(texts)
 
 
-def _left(journal: Journal, files: dict[str, Path]) -> dict[str, Submission | None]:
+def _left(
+    journal: Journal, files: Iterable[str], opened: Callable[[str], Submission]
+) -> dict[str, Submission | None]:
     """What is to be graded: what is new, not read yet, and what changed, as it is now.
 
     Each file is read once, so that what is noted is the digest of what was graded.
     """
     left: dict[str, Submission | None] = {}
-    for name, path in files.items():
+    for name in files:
         noted = journal.digest(name)
-        submission = read(path) if noted is not None else None
+        submission = opened(name) if noted is not None else None
         if submission is None or submission.digest != noted:
             left[name] = submission
     return left
@@ -222,35 +218,3 @@ def _cut(part: str) -> str:
     """The name of one file or folder, at a length that leaves room for a suffix."""
     known = os.fsencode(part)
     return part if len(known) <= 200 else f"{part[:40]}-{sha256(known).hexdigest()}"
-
-
-def _csv(rows: list[dict], assignment: Assignment) -> str:
-    """One line a submission, every cell in quotes."""
-    names = [question.name for question in assignment.questions]
-    lines = io.StringIO()
-    table = csv.writer(lines, lineterminator="\n", quoting=csv.QUOTE_ALL)
-    ends = ["mistakes", "problem", "look at"]
-    table.writerow(["submission", "points", "out_of", *names, *ends])
-    for row in rows:
-        marks = [f"{row['by_question'][name]:g}" for name in names]
-        points = [f"{row['points']:g}", f"{row['out_of']:g}"]
-        texts = row["mistakes"], [row["problem"]], row["mentions"]
-        ends = map("; ".join, texts)
-        line = [row["submission"], *points, *marks, *ends]
-        table.writerow(map(_cell, line))
-    return lines.getvalue()
-
-
-def _cell(text: str) -> str:
-    """A text of one line that shows what is in it, and is no formula.
-
-    What would begin another line, turn the text round or not be seen at all is written
-    as Python writes it; an apostrophe marks what a spreadsheet would compute.
-    """
-    shown = "".join(
-        x.encode("unicode_escape").decode()
-        if x == "\\" or (category(x) in UNSEEN and x not in JOINERS)
-        else x
-        for x in text
-    )
-    return "'" * shown.lstrip().startswith((*FORMULA, "'")) + shown

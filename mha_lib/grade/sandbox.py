@@ -19,6 +19,7 @@ from pathlib import Path
 import torch
 
 from mha_lib.grade.inside import limits, wire
+from mha_lib.grade.inside.packages import ALLOWED
 
 __all__ = ["Reply", "Sandbox", "Unsafe", "unprotected"]
 
@@ -68,6 +69,8 @@ class Sandbox:
         seconds: of CPU time, for one cell or one question; three times on the clock.
         files: open files.
         hidden: folders that submissions must not read; this package is among them.
+        packages: that submissions may import, by the names under which they are
+            installed; what these require may be imported, too.
         adapter: the package whose ``run(submission, probes)`` calls a submission.
         unsafe: run even where nothing keeps submissions from changing your files.
 
@@ -96,14 +99,17 @@ class Sandbox:
         seconds: float = 20.0,
         files: int = 64,
         hidden: Iterable[os.PathLike | str] = (),
+        packages: Iterable[str] = ALLOWED,
         adapter: os.PathLike | str = ADAPTER,
         unsafe: bool = False,
     ):
         self.wall, self.seconds, self.unsafe = wall, seconds, unsafe
         hidden = [os.fspath(folder) for folder in hidden]
         caps = {"memory": memory, "cpu": cpu, "files": files, "hidden": hidden}
+        caps["imports"] = list(packages)
         self.settings = {"limits": caps, "wall": wall, "adapter": os.fspath(adapter)}
         self.missing: list[str] = []
+        self.banned: set[str] = set()  # in the warm process that runs
         self.process = None
 
     def __enter__(self) -> "Sandbox":
@@ -134,6 +140,7 @@ class Sandbox:
                 cwd="/",
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C is for the grader, which ends it
             )
         try:
             state = wire.receive(self.control, 0)
@@ -159,6 +166,7 @@ class Sandbox:
             self.process.kill()
             self.process.wait()
             self.process = None
+            self.banned = set()
 
     @property
     def warnings(self) -> list[str]:
@@ -178,22 +186,26 @@ class Sandbox:
             content: the file.
             kind: "ipynb" or "py".
             questions: each with the name of what answers it and with its probes.
-            banned: built-ins that are replaced, such as "nn.MultiheadAttention".
+            banned: built-ins that are taken away, such as "nn.MultiheadAttention".
+                They stay away: who bans less than before waits for a new warm process.
         """
+        banned = set(banned)
         request = {
             "content": wire.as_tensor(content),
             "kind": kind,
             "questions": questions,
-            "banned": list(banned),
+            "banned": sorted(banned),
             "seconds": self.seconds,
         }
+        if not self.banned <= banned:
+            self.close()
         self.start()
         reply, problem = Reply(), ""
         ours, theirs = socket.socketpair()
         with ours:
             ours.settimeout(self.wall + GRACE)
             with theirs:
-                self._hand_over(theirs)
+                self._hand_over(theirs, banned)
             try:
                 wire.send(ours, request)
                 for _ in range(len(questions) + 3):
@@ -218,13 +230,18 @@ class Sandbox:
             reply.ending = _in_words(ending, self.settings) or problem
         return reply
 
-    def _hand_over(self, connection: socket.socket) -> None:
+    def _hand_over(self, connection: socket.socket, banned: set[str]) -> None:
         try:
-            socket.send_fds(self.control, [b"!"], [connection.fileno()])
+            self._send(connection, banned)
         except OSError:  # somebody ended the warm process meanwhile
             self.close()
             self.start()
-            socket.send_fds(self.control, [b"!"], [connection.fileno()])
+            self._send(connection, banned)
+
+    def _send(self, connection: socket.socket, banned: set[str]) -> None:
+        self.banned = banned
+        text = json.dumps(sorted(banned)).encode()
+        socket.send_fds(self.control, [text], [connection.fileno()])
 
 
 def unprotected() -> list[str]:

@@ -6,10 +6,11 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["LARGEST", "SUFFIXES", "Submission", "read"]
+__all__ = ["LARGEST", "SUFFIXES", "Submission", "read", "refused", "taken", "unfit"]
 
 LARGEST = 20 << 20  # bytes of a file
 SUFFIXES = (".ipynb", ".py")
+NO_FILE = "it is no file, but a link or a folder"
 
 
 @dataclass(frozen=True)
@@ -44,30 +45,42 @@ def read(path: os.PathLike | str) -> Submission:
         (b'x = 1', 'py', '')
     """
     path = Path(path)
-    kind = path.suffix.lower()
     known = b""
     try:
         status = path.lstat()
         known = f"{status.st_size} {status.st_mtime_ns}".encode()
         if not stat.S_ISREG(status.st_mode):
-            return _refused(known, "it is no file, but a link or a folder")
-        if kind not in SUFFIXES:
-            return _refused(known, "a notebook (.ipynb) or a .py file is required")
+            return refused(known, NO_FILE)
+        if why := unfit(path.suffix):
+            return refused(known, why)
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             content = file.read(LARGEST) if size <= LARGEST else b""
     except OSError as error:
-        return _refused(known, f"it cannot be read: {error.strerror}")
+        return refused(known, f"it cannot be read: {error.strerror}")
+    if why := unfit(path.suffix, size):
+        return refused(known, why)
+    return taken(content, path.name)
+
+
+def unfit(suffix: str, size: int = 0) -> str:
+    """Why no file of this kind and size is graded; empty where one is."""
+    if suffix.lower() not in SUFFIXES:
+        return "a notebook (.ipynb) or a .py file is required"
     if size > LARGEST:
-        most, came = LARGEST >> 20, size / (1 << 20)
-        return _refused(
-            known,
-            f"a file may have {most} MB; this one has {came:.0f}: clear the outputs "
-            "of the notebook and hand it in again",
+        return (
+            f"a file may have {LARGEST >> 20} MB; this one has {size / (1 << 20):.0f}: "
+            "clear the outputs of the notebook and hand it in again"
         )
-    return Submission(content, kind[1:], hashlib.sha256(content).hexdigest())
+    return ""
 
 
-def _refused(known: bytes, problem: str) -> Submission:
+def taken(content: bytes, name: str) -> Submission:
+    """What can be graded."""
+    kind = Path(name).suffix.lower()[1:]
+    return Submission(content, kind, hashlib.sha256(content).hexdigest())
+
+
+def refused(known: bytes, problem: str) -> Submission:
     """``known`` is what tells it from another one, as nothing in it was read."""
     return Submission(b"", "", hashlib.sha256(known).hexdigest(), problem)

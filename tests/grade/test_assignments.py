@@ -30,7 +30,10 @@ def test_points_of_properties_add_up():
     for change, message in (
         ({"points": 4}, "must be the sum of its properties, 3; got 4"),
         ({"task": "meditate"}, "a task must be one of attention"),
-        ({"properties": {"rihgt": 3}}, "must be of .*output_shape.*; got rihgt"),
+        (
+            {"properties": {"rihgt": 3}},
+            "must be of .*output_shape.*or what it requires; got rihgt",
+        ),
         ({"properties": {}}, "must be worth points; got 0"),
         ({"weight": 3}, "must have id, title and questions"),
     ):

@@ -4,6 +4,7 @@ import json
 import os
 import sys
 import warnings
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from mha_lib.grade import report
 from mha_lib.grade.assignments import parse
 from mha_lib.grade.judge import Judge
 from mha_lib.grade.submission import LARGEST, read
+from tests.grade.attacks.more import BELOW, SHARED
+from tests.grade.attacks.ready_made import READY_MADE
 from tests.grade.attacks.table import (
     ATTACKS,
     MERGE,
@@ -242,9 +245,12 @@ def test_right_code_may_use_vmap_and_derivatives(graded):
             "one, vmap = attention, torch.func.vmap\n"
             "def attention(q, k, v, mask=None):\n"
             "    torch.func.jacrev(lambda x: x.softmax(-1).sum(0))(q[0, 0])\n"
+            "    if q.ndim == 2:\n"
+            "        return one(q, k, v, mask)\n"
             "    if mask is None:\n"
             "        return vmap(one)(q, k, v)\n"
-            "    return vmap(one)(q, k, v, mask.expand(len(q), -1, -1, -1))\n"
+            "    shape = *q.shape[:-1], k.shape[-2]\n"
+            "    return vmap(one)(q, k, v, mask.expand(shape))\n"
         )
     )
     result = graded(source)
@@ -345,3 +351,74 @@ def test_results_are_plain_data(graded):
     with warnings.catch_warnings():
         result = graded(MERGE)
     assert json.loads(json.dumps(result)) == result
+
+
+@pytest.mark.parametrize("name", READY_MADE)
+def test_attention_of_others_is_not_there(name, graded, folder):
+    attack = READY_MADE[name]
+    result = graded(attack.source.replace("SUBMISSIONS", repr(str(folder))))
+    assert result["points"] == 1.0, told(result)
+    assert any(words in told(result) for words in attack.words.split("|"))
+
+
+@pytest.mark.parametrize(
+    "name", ["of the C extension", "with autocast", "in TorchScript"]
+)
+def test_where_nothing_is_banned_it_would_be_right(name, folder):
+    attack = READY_MADE[f"the operator, {name}"]
+    allowed = replace(ASSIGNMENT, banned=())
+    path = folder / "allowed.py"
+    path.write_text(attack.source)
+    with Judge(allowed, seed=5, **MEMORY, **LONG) as judge:
+        result = judge.grade(read(path))
+    path.unlink()
+    lines = result["questions"][1]["diagnosis"]["properties"]
+    assert lines["right_without_mask"], told(result)
+
+
+HONEST = """
+import collections, copy, dataclasses, functools, itertools, math, random, time, typing
+import numpy as np
+import matplotlib.pyplot as plt
+import torch.utils.flop_counter, torch.utils._python_dispatch, torch.utils.data
+from IPython.display import display, HTML
+from mha_lib.check import check
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.testing import assert_close
+from tqdm import tqdm
+
+plt.plot(np.arange(3.0)); plt.title("a"); plt.show(); display(HTML("b"))
+check(None, task="attention")
+assert_close(torch.func.vmap(torch.exp)(torch.zeros(3)), torch.ones(3))
+assert torch.jit.script(nn.Softmax(-1))(torch.zeros(1, 2)).sum() == 1
+@torch.jit.script
+def soft(x: Tensor) -> Tensor:
+    return F.softmax(x, dim=-1)
+assert soft(torch.zeros(1, 2)).sum() == 1
+with torch.utils.flop_counter.FlopCounterMode(display=False) as counter:
+    torch.ones(2, 3) @ torch.ones(3, 5)
+assert counter.get_total_flops() == 60
+nn.LayerNorm(5)(nn.Linear(3, 5)(torch.ones(2, 3))).sum().backward()
+"""
+
+
+def test_honest_code_keeps_running(graded):
+    result = graded(HONEST + MERGE + RIGHT)
+    assert (result["points"], result["notes"]) == (4.0, []), told(result)
+
+
+@pytest.mark.parametrize("name", BELOW)
+def test_attack_below_python(name, graded):
+    attack = BELOW[name]
+    result = graded(attack.source)
+    assert result["points"] == attack.points, told(result)
+    assert any(words in told(result) for words in attack.words.split("|"))
+    assert "a fault of the grader" not in told(result)
+
+
+def test_what_one_changes_in_memory_is_its_own(graded, judge):
+    """Pages are shared until they are written; then each has its own."""
+    first = graded(SHARED)
+    assert first["points"] == 0.0
+    assert graded(HONEST + MERGE + RIGHT)["points"] == 4.0

@@ -19,7 +19,7 @@ def test_mistakes_on_the_command_line_are_explained(tmp_path):
         main([str(tmp_path), "-a", "a0", "-o", str(tmp_path / "x.csv")])
 
 
-@pytest.mark.parametrize("name", ["results", "gradescope", "actions"])
+@pytest.mark.parametrize("name", ["results", "gradescope", "actions", "sheet"])
 def test_a_folder_with_the_name_of_a_command_is_told_apart(
     name, tmp_path, monkeypatch, capsys
 ):
@@ -62,10 +62,11 @@ def test_an_output_may_have_the_name_of_a_command(tmp_path, monkeypatch):
         main(["nowhere", "-a", "a1", "-o", "results"])
 
 
-@pytest.mark.parametrize("command", ["", "results", "gradescope", "actions"])
+@pytest.mark.parametrize("command", ["", "results", "gradescope", "actions", "sheet"])
 def test_an_id_is_looked_for_in_the_folder_that_was_given(command, tmp_path):
-    submissions = [] if command in ("gradescope", "actions") else ["x"]
+    submissions = ["x"] if command in ("", "results") else []
     given = ["-a", "a1", "-o", "x", "--folder", str(tmp_path), *submissions]
+    given += ["--roster", "r.csv"] * (command == "sheet")
     assert parser(command).parse_args(given).folder == tmp_path
     if command == "gradescope":
         with pytest.raises(SystemExit, match=r"one of \(none here\)"):

@@ -18,7 +18,7 @@ def test_two_runs_cannot_write_one_journal(tmp_path):
     pytest.importorskip("fcntl")
     journal = Journal(tmp_path / "j", {"assignment": "a"})
     journal.add({"submission": "ada", "digest": "1"})
-    with pytest.raises(BlockingIOError):
+    with pytest.raises(BlockingIOError, match="another run is writing .*/j: wait"):
         Journal(tmp_path / "j", {"assignment": "a"}, new=True)
     assert [row["submission"] for row in journal.rows()] == ["ada"]
     journal.close()

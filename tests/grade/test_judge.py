@@ -7,11 +7,11 @@ import time
 import pytest
 import torch
 
-from mha_lib.check import TASKS, beside, conclude
-from mha_lib.check.reference import Problem, compute
-from mha_lib.grade import judge
-from mha_lib.grade.assignments import parse
-from tests.check.submissions_right import FusedHeadByHead
+from mha_lib.check import TASKS, beside, conclude, judged
+from mha_lib.grade import judge, report
+from mha_lib.grade.assignments import Question, parse
+from tests.check.submissions_broken import BROKEN
+from tests.check.submissions_right import FusedHeadByHead, functional
 from tests.grade.attacks.table import RIGHT
 from tests.grade.course import linux, new_run, table, text
 
@@ -113,8 +113,75 @@ def test_properties_count_only_where_something_is_right(place):
     assert points == {"right.py": "4", "changes.py": "3", "zeros.py": "0"}
 
 
+@pytest.mark.parametrize(
+    ("submission", "task", "requires", "name"),
+    BROKEN,
+    ids=[x.__name__ for x, *_ in BROKEN],
+)
+def test_all_points_are_for_what_check_calls_right(submission, task, requires, name):
+    """The grader's verdict is that of `check`, and what is not right lacks a point."""
+    owed = judged(task, requires) & {"runs", "right_with_mask", "right_without_mask"}
+    question = {"name": "f", "task": task, "requires": [*requires]}
+    priced = {**question, "properties": dict.fromkeys(owed, 2) | {"output_shape": 1}}
+    for asked in ({**question, "points": 5}, priced):
+        assignment = parse({"id": "c", "title": "C", "questions": [asked]})
+        judging = judge.Judge(assignment, seed=7)
+        probes = judging.probes["f"]
+        answers = beside.run(submission, probes)
+        outcomes = [judge._outcome(*pair) for pair in zip(probes, answers)]
+        part = judging._question(assignment.questions[0], outcomes)
+        assert part["diagnosis"]["verdict"] == "unmet", text(part)
+        assert part["points"] == sum(part["earned"].values()) < part["out_of"]
+        assert ("points" in asked) == (part["points"] == 0) or "properties" in asked
+        assert json.loads(json.dumps(part)) == part
+
+
+def test_points_that_are_kept_back_are_told():
+    worth = {"inputs_unchanged": 1, "right_with_mask": 5, "right_without_mask": 5}
+    question = Question("f", "attention", properties=worth, requires=("weights",))
+    holds = dict.fromkeys([*worth, "right"], True)
+    assert question.earned(holds) == worth and question.kept_back
+    part = {
+        "name": "f",
+        "title": "t",
+        "points": 10,
+        "out_of": 11,
+        "worth": worth,
+        "earned": question.earned(holds | {"right": False}),
+        "lines": [],
+        "picture": None,
+        "diagnosis": {"properties": holds | {"right": False}},
+    }
+    assert part["earned"] == worth | {"inputs_unchanged": 0}
+    page = report.question(part)
+    assert "<td>inputs unchanged</td><td>yes</td><td>0</td>" in page
+    assert "All points are for an answer that is right in all that is asked." in page
+    assert not Question("f", "mha", properties={"right": 2, "runs": 1}).kept_back
+
+
+def test_what_is_priced_is_judged():
+    question = {"name": "f", "task": "mha", "properties": {"weights": 1, "right": 2}}
+    data = {"id": "a", "title": "b", "questions": [question]}
+    with pytest.raises(ValueError, match="or what it requires; got weights"):
+        parse(data)
+    data["questions"] = [question | {"requires": ["weights"]}]
+    assert parse(parse(data).to_dict()).questions[0].requires == ("weights",)
+    data["questions"] = [question | {"requires": ["wings"]}]
+    with pytest.raises(ValueError, match="mha may require any_device.*got wings"):
+        parse(data)
+
+
+def test_gradients_of_inputs_alone_reach_the_judge():
+    probe = TASKS["mha"].probes(3)[0]
+    gradients = {"query": torch.ones(2), "W_q": torch.ones(2), "key": 3}
+    answer = {"outputs": {"output": torch.ones(2)}, "weights_detached": True}
+    kept = judge._outcome(probe, answer | {"gradients": gradients})
+    assert kept["gradients"].keys() == {"query"} and kept["weights_detached"] is True
+
+
 # --- a search that takes too long ----------------------------------------------------
 
+LAST = torch.tensor([-1])
 SHARES = {"right_with_mask": 3, "right_without_mask": 2, "output_dtype": 1}
 
 
@@ -123,16 +190,17 @@ def layer_with(plain: float | None, masked: float | None) -> tuple[judge.Judge, 
     question = {"name": "mha", "task": "mha", "properties": SHARES}
     assignment = parse({"id": "s", "title": "S", "questions": [question]})
     judging = judge.Judge(assignment, seed=7)
-    outcomes = []
-    for probe in judging.probes["mha"]:
-        problem = Problem.of(probe, [])
-        right = compute(problem, (), "zeros")["output"].float()
-        number = masked if "mask" in probe["inputs"] else plain
-        if number is not None:
-            right[-1, -1] = number
-        has = not probe["options"].get("train")
-        answers = {"skipped": "no dropout"}, {"outputs": {"output": right}}
-        outcomes.append(answers[has])
+
+    def layer(query, key, value, weights, num_heads, mask=None):
+        right = functional(query, key, value, weights, num_heads, mask).nan_to_num(0.0)
+        number = plain if mask is None else masked
+        if number is None:
+            return right
+        return torch.cat([right[:-1], right[-1:].clone().index_fill(1, LAST, number)])
+
+    probes = judging.probes["mha"]
+    answers = beside.run(layer, probes)
+    outcomes = [judge._outcome(*pair) for pair in zip(probes, answers)]
     return judging, outcomes
 
 
@@ -159,11 +227,11 @@ def test_no_numbers_make_the_judge_search_without_end(
 def test_a_search_that_was_given_up_costs_a_name_and_no_points(
     plain, masked, points, monkeypatch
 ):
-    def slow(task, probes, outcomes, search=True):
+    def slow(task, probes, outcomes, search=True, requires=()):
         calls.append(search)
         while search:
             time.sleep(0)
-        return conclude(task, probes, outcomes, search)
+        return conclude(task, probes, outcomes, search, requires)
 
     calls = []
     monkeypatch.setattr(judge, "conclude", slow)

@@ -9,7 +9,6 @@ import pytest
 
 from mha_lib.grade import run
 from mha_lib.grade.assignments import parse
-from mha_lib.grade.inside import bans
 from mha_lib.grade.run import Run
 from tests.grade.attacks.table import MERGE, RIGHT
 from tests.grade.course import LIMITS, linux
@@ -52,7 +51,8 @@ wire = sys.modules["inside.wire"]
 pack = wire.pack
 def forged(tree):
     if tree.get("question") == "causal_mask":
-        tree["outcomes"][1:] = [{"skipped": "it takes T alone"}] * 2
+        rest = len(tree["outcomes"]) - 1
+        tree["outcomes"][1:] = [{"skipped": "it takes T alone"}] * rest
     return pack(tree)
 wire.pack = forged
 def causal_mask(T, S):
@@ -167,7 +167,7 @@ def test_every_submission_gets_what_it_deserves(name, graded):
     "name, words",
     [
         ("dies.py", "it crashed (signal 40)"),
-        ("flex.py", "import of torch.nn.attention.flex_attention halted"),
+        ("flex.py", "torch.nn.attention.flex_attention holds it"),
         ("forgets.py", "is a `return` missing?"),
         ("skips.py", "it sent no output"),
         ("t_alone.py", "causal_mask must take T and S; this one takes T alone"),
@@ -181,10 +181,3 @@ def test_what_happened_is_said(name, words, graded):
 @pytest.mark.parametrize("name", ["future.py", "future.ipynb", "pip.ipynb"])
 def test_cells_that_jupyter_runs_have_no_notes(name, graded):
     assert "Error" not in graded[1][name]
-
-
-def test_modules_that_compute_attention_are_banned_with_it():
-    name = "torch.nn.functional.scaled_dot_product_attention"
-    assert {"torch.nn.attention.flex_attention", "torch.onnx.ops"} <= {
-        *bans.MODULES[name]
-    }

@@ -5,15 +5,16 @@ import io
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from mha_lib.grade import engines, judge, run
+from mha_lib.grade import engines, judge, report, run, tables
 from mha_lib.grade.assignments import parse
-from mha_lib.grade.run import submissions
+from mha_lib.grade.handed_in import submissions
 from tests.grade.attacks.table import MERGE
 from tests.grade.course import (
     ASSIGNMENT,
@@ -113,10 +114,10 @@ def test_what_is_not_protected_is_said_before_anything_runs(folder, monkeypatch,
 
 @linux
 def test_a_judge_that_fails_stops_nobody(folder, monkeypatch):
-    def broken(task, probes, outcomes):
+    def broken(task, probes, outcomes, **options):
         if task == "split_heads":
             raise ZeroDivisionError("in the judge")
-        return original(task, probes, outcomes)
+        return original(task, probes, outcomes, **options)
 
     original = judge.conclude
     monkeypatch.setattr(judge, "conclude", broken)
@@ -128,7 +129,8 @@ def test_a_judge_that_fails_stops_nobody(folder, monkeypatch):
 
 
 @linux
-def test_a_run_that_is_killed_goes_on(tmp_path):
+@pytest.mark.parametrize("stop", [signal.SIGKILL, signal.SIGINT])
+def test_a_run_that_is_killed_goes_on(stop, tmp_path):
     folder = tmp_path / "in"
     folder.mkdir()
     names = [f"{number:02}.py" for number in range(8)]
@@ -145,9 +147,22 @@ def test_a_run_that_is_killed_goes_on(tmp_path):
         assert killed.poll() is None
         return journal.exists() and journal.read_bytes().count(b"\n") >= 3
 
-    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as killed:
+    def heard():  # a shell may have started the tests deaf to Ctrl-C
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    options = {"start_new_session": True, "preexec_fn": heard}
+    with (
+        (tmp_path / "said").open("wb") as said,
+        subprocess.Popen(command, stderr=said, **options) as killed,
+    ):
         wait_until(some_are_finished)
-        killed.kill()
+        if stop == signal.SIGINT:  # which a terminal sends to the workers, too
+            os.killpg(killed.pid, stop)
+        else:
+            killed.send_signal(stop)
+    text = (tmp_path / "said").read_text(errors="replace")
+    assert "Traceback" not in text
+    assert ("mha-grade: stopped; the same command" in text) == (stop == signal.SIGINT)
     finished = rows_of(journal)
     assert 2 <= len(finished) <= 4 and not (tmp_path / "out.csv").exists()
     with journal.open("ab") as file:
@@ -199,11 +214,11 @@ def test_a_name_forges_no_row_of_the_table_and_no_formula(separator):
     marks = {"points": 1.0, "out_of": 5, "problem": "a\rb", "mistakes": []}
     marks |= {"by_question": {"merge_heads": 1.0, "split_heads": 0.0}, "mentions": []}
     rows = [{"submission": name, **marks} for name in FORGED]
-    text = run._csv(rows, parse(ASSIGNMENT))
+    text = report.table(rows, parse(ASSIGNMENT))
     assert len(text.splitlines()) == len(FORGED) + 1
     read = list(csv.reader(io.StringIO(text, newline=""), delimiter=separator))
     assert len(read) == len(FORGED) + 1  # whatever separates cells where it is opened
-    assert not any(cell.startswith(run.FORMULA) for row in read for cell in row)
+    assert not any(cell.startswith(tables.FORMULA) for row in read for cell in row)
     if separator == ",":
         assert [row[0] for row in read[1:]] == list(FORGED.values())
         assert {len(row) for row in read} == {8}

@@ -1,7 +1,11 @@
 """What a system can protect from, what it lacks, and how that is said."""
 
 import ast
+import importlib.util
+import os
+import select
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -10,16 +14,18 @@ import pytest
 
 from mha_lib.check import beside
 from mha_lib.grade import sandbox
-from mha_lib.grade.inside import kernel, limits
+from mha_lib.grade.inside import kernel, limits, packages, spaces
 from tests.grade.course import linux
 
 INSIDE = Path(limits.__file__).parent
 WITHOUT = """
 import sys
 sys.path.insert(0, {folder!r})
-from inside import kernel, limits
+from inside import files, kernel, limits, spaces
 def lacks(*_): raise OSError("not here")
-for name in {names!r}: setattr(kernel if hasattr(kernel, name) else limits, name, lacks)
+for name in {names!r}:
+    module = next(x for x in (files, kernel, spaces) if hasattr(x, name))
+    setattr(module, name, lacks)
 kernel.LINUX = {linux!r}
 made = limits.Limits(memory=1, cpu=1, files=1, hidden=[])
 made.root = {root!r}
@@ -31,11 +37,20 @@ print(",".join(made.prepare()))
 @pytest.mark.parametrize(
     ("names", "root", "on_linux", "missing"),
     [
+        ([], True, True, ""),
         ([], False, True, "user"),
-        (["landlock"], False, True, "files,user"),
-        (["landlock", "separate"], True, True, "files"),
+        (["ruleset"], False, True, "files,packages,user"),
+        (["ruleset", "enter"], True, True, "files,packages,namespaces"),
+        (["enter"], False, True, "namespaces,user"),
+        (["prctl", "enter"], True, True, "orphans,system calls,namespaces"),
+        (["take"], True, True, "user"),
         (["system_call_filter"], False, True, "system calls,user"),
-        ([], False, False, "orphans,files,system calls,user,memory"),
+        (
+            [],
+            False,
+            False,
+            "orphans,files,packages,system calls,namespaces,user,memory",
+        ),
     ],
 )
 def test_what_a_system_lacks_is_said(names, root, on_linux, missing):
@@ -46,7 +61,26 @@ def test_what_a_system_lacks_is_said(names, root, on_linux, missing):
         [sys.executable, "-c", script], capture_output=True, text=True
     )
     assert done.stdout.strip() == missing, done.stderr
-    assert set(missing.split(",")) <= set(limits.PURPOSES)
+    assert set(filter(None, missing.split(","))) <= set(limits.PURPOSES)
+
+
+@linux
+def test_a_judge_that_is_killed_leaves_a_silent_warm_process(tmp_path, monkeypatch):
+    class Written(subprocess.Popen):
+        def __init__(self, *arguments, **more):
+            super().__init__(*arguments, stderr=said, **more)
+
+    monkeypatch.setattr(sandbox.subprocess, "Popen", Written)
+    with (tmp_path / "said").open("wb") as said:
+        warm = sandbox.Sandbox()
+        warm.start()
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            warm._send(theirs, set())
+        select.select([warm.control], [], [], 60)  # how that child ended, and
+        warm.control.close()  # nobody reads it: the judge is gone
+        assert warm.process.wait(60) == 0
+    assert (tmp_path / "said").read_text() == ""
 
 
 class NoProcess:
@@ -133,3 +167,206 @@ def test_every_signal_can_be_said():
         assert sandbox._in_words(ending, {"limits": {"cpu": 1}}).startswith("it ")
     ending = {"late": False, "code": -signal.SIGSEGV, "cpu": 0.0}
     assert "(SIGSEGV)" in sandbox._in_words(ending, {"limits": {"cpu": 1}})
+
+
+# --- a user and namespaces of its own -----------------------------------------------
+
+QUESTION = {"name": "x", "probes": []}
+WHO = b"import os\nraise RuntimeError(os.getppid(), os.getuid(), os.listdir('/'))"
+ORDINARY = (  # root that does as others have to
+    "import inside.limits as l; prepare = l.Limits.prepare; "
+    "l.Limits.prepare = lambda x: setattr(x, 'root', False) or prepare(x); "
+    "from inside.warm"
+)
+root = pytest.mark.skipif(
+    not hasattr(os, "geteuid") or os.geteuid() != 0, reason="root's rights"
+)
+APART = """
+import os, signal, sys
+sys.path.insert(0, {folder!r})
+from inside import kernel, spaces
+kernel.prctl(kernel.SET_CHILD_SUBREAPER, 1)
+spaces.enter({root!r}, [])
+first = spaces.first_process()
+def forked(task):
+    pid = os.fork()
+    if not pid:
+        task()
+        os._exit(0)
+    return pid
+def stay():
+    signal.pause()
+{code}
+"""
+
+
+def apart(code: str, **how: object) -> subprocess.Popen:
+    """A process with a namespace of processes, which then does something."""
+    script = APART.format(folder=str(INSIDE.parent), root=os.geteuid() == 0, code=code)
+    return subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, **how
+    )
+
+
+def namespaces() -> bool:
+    """Whether this machine grants them."""
+    return limits.PURPOSES["namespaces"] not in sandbox.unprotected()
+
+
+@linux
+@pytest.mark.parametrize("ordinary", [False, True])
+def test_a_child_sees_no_other_process(ordinary, monkeypatch):
+    """Its parent is outside of its namespace, and so has no number there."""
+    if not namespaces():
+        pytest.skip("this system grants no namespaces")
+    if ordinary:
+        start = sandbox.START.replace("from inside.warm", ORDINARY)
+        monkeypatch.setattr(sandbox, "START", start)
+    with sandbox.Sandbox(unsafe=True) as started:
+        (note,) = started.run(WHO, "py", [QUESTION]).messages[1]["notes"]
+        said = limits.PURPOSES["user"] in started.warnings
+    assert "PermissionError" in note or "RuntimeError: (0, " in note
+    assert said == (ordinary or os.geteuid() != 0)
+
+
+@linux
+@root
+def test_the_user_of_a_child_is_none_of_the_system():
+    with sandbox.Sandbox(unsafe=True) as started:
+        source = (
+            b"import os\nraise RuntimeError(os.getuid(), os.getgid(), os.getgroups())"
+        )
+        (note,) = started.run(source, "py", [QUESTION]).messages[1]["notes"]
+    user, group, groups = ast.literal_eval(note.partition("RuntimeError: ")[2])
+    assert (user, groups) == (group, []) and user in spaces.USERS
+
+
+@linux
+def test_what_a_child_leaves_is_killed_and_the_first_process_stays():
+    """The other end of a pipe closes when the last process that has it is gone."""
+    if not namespaces():
+        pytest.skip("this system grants no namespaces")
+    code = """
+ours, theirs = os.pipe()
+child = forked(lambda: forked(lambda: forked(stay)))
+os.close(theirs)
+os.waitpid(child, 0)
+spaces.clean(first)
+print(os.read(ours, 1), os.waitpid(first, os.WNOHANG), flush=True)
+child = forked(lambda: os._exit(7))
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    with apart(code) as process:
+        assert process.communicate(timeout=120)[0] == "b'' (0, 0)\n7\n"
+
+
+@linux
+def test_nothing_in_it_outlives_the_warm_process():
+    if not namespaces():
+        pytest.skip("this system grants no namespaces")
+    ours, theirs = os.pipe()
+    code = f"os.dup2({theirs}, 1000)\nforked(stay)\nprint('here', flush=True)\nstay()"
+    with apart(code, pass_fds=[theirs]) as process:
+        os.close(theirs)
+        assert process.stdout.readline() == "here\n"
+        process.kill()
+        assert os.read(ours, 1) == b""
+    os.close(ours)
+
+
+@linux
+@root
+def test_a_user_that_a_container_does_not_have_is_not_taken():
+    code = """
+kernel.unshare(kernel.CLONE_NEWUSER)
+spaces.Path("/proc/self/uid_map").write_text("0 0 1")
+print(spaces.possible(spaces.take, 60706))
+"""
+    with apart(code) as process:
+        assert process.communicate(timeout=120)[0] == "False\n"
+
+
+@linux
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_what_is_tried_fails_elsewhere():
+    def refuses():
+        raise PermissionError("not here")
+
+    assert spaces.possible(lambda: None) and not spaces.possible(refuses)
+    assert not spaces.possible(lambda: 1 / 0)
+
+
+# --- packages by a list of those that are allowed ---------------------------------
+
+
+@pytest.fixture
+def installed(tmp_path, monkeypatch):
+    """A folder of packages, of which `one` needs `two`, and `three` is alone."""
+    needs = {"one": "Two_a >=1; python_version > '3'", "two-a": "three; extra == 'x'"}
+    parts_of = {"one": ["one"], "two-a": ["two", "six.py"], "three": ["three"]}
+    for name, parts in parts_of.items():
+        about = tmp_path / f"{name.replace('-', '_')}-1.0.dist-info"
+        about.mkdir()
+        need = f"Requires-Dist: {needs[name]}\n" if name in needs else ""
+        (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\n{need}")
+        (about / "RECORD").write_text("".join(f"{x},sha256=0,1\n" for x in parts))
+        for part in parts:
+            (tmp_path / part).touch()
+    (tmp_path / "three.so").touch()
+    (tmp_path / "__pycache__").mkdir()
+    monkeypatch.setattr(sys, "path", [str(tmp_path), str(tmp_path / "not there")])
+    return tmp_path
+
+
+def test_what_an_allowed_package_requires_is_allowed(installed):
+    assert packages.allowed(["One"]) == {"one", "two", "six.py"}
+    assert packages.allowed(["three", "nothing"]) == {"three"}
+
+
+def test_no_package_with_attention_is_required_by_those_that_are_allowed():
+    others = "onnx onnxscript transformers x_transformers keras jax flax torchvision"
+    assert "torch" in packages.allowed()
+    assert packages.allowed().isdisjoint(others.split())
+
+
+def test_all_other_packages_are_closed(installed):
+    names = {path.name for path in packages.closed({"one", "two", "six.py"})}
+    assert names == {"three", "three.so", "__pycache__"}
+
+
+def test_a_package_without_a_record_names_what_is_on_top(installed):
+    (installed / "three-1.0.dist-info" / "RECORD").unlink()
+    (installed / "three-1.0.dist-info" / "top_level.txt").write_text("three\nfour\n")
+    assert packages.allowed(["three"]) == {"three", "four"}
+
+
+def test_the_finder_knows_what_is_allowed():
+    finder = packages.Packages({"torch", "numpy"}, sys.meta_path[:])
+    for name in ("torch", "numpy", "json"):
+        found = finder.find_spec(name)
+        assert found.origin == importlib.util.find_spec(name).origin, name
+    assert finder.find_spec("pytest") is None
+    assert finder.find_spec("mha_lib.check").loader is finder
+    with pytest.raises(ModuleNotFoundError, match="not available while grading"):
+        finder.find_spec("mha_lib.attention")
+
+
+@linux
+def test_an_instructor_may_allow_other_packages():
+    source = b"import pytest"
+    with sandbox.Sandbox(unsafe=True) as started:
+        (note,) = started.run(source, "py", [QUESTION]).messages[1]["notes"]
+    assert "No module named 'pytest'" in note
+    with sandbox.Sandbox(unsafe=True, packages=["torch", "pytest"]) as started:
+        assert started.run(source, "py", [QUESTION]).messages[1]["notes"] == []
+
+
+@linux
+def test_who_bans_less_gets_what_was_taken_away():
+    source = b"import torch\ntorch.nn.functional.softmax(torch.ones(1), -1)"
+    with sandbox.Sandbox(unsafe=True) as started:
+        notes = [
+            started.run(source, "py", [QUESTION], banned).messages[1]["notes"]
+            for banned in ([], ["F.softmax"], ["F.softmax", "nn.Linear"], ["nn.Linear"])
+        ]
+    assert [len(x) for x in notes] == [0, 1, 1, 0]

@@ -8,6 +8,7 @@ import errno
 import os
 import platform
 import sys
+from pathlib import Path
 
 LINUX = sys.platform == "linux"
 
@@ -42,8 +43,30 @@ def system(number: int, *arguments: object) -> int:
 # --- capabilities and namespaces ----------------------------------------------------
 
 CAPABILITIES_3, CAP_DAC_READ_SEARCH = 0x20080522, 1 << 2
-CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWNET = 0x20000, 0x8000000, 0x40000000
+CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWUSER = 0x20000, 0x8000000, 0x10000000
+CLONE_NEWPID, CLONE_NEWNET = 0x20000000, 0x40000000
 MS_RDONLY, MS_PRIVATE_AND_ALL_BELOW = 1, 1 << 18 | 1 << 14
+
+
+def keep_capabilities(kept: int) -> None:
+    """Of root's rights, those of these bits and no other, now and later."""
+    header = (ctypes.c_uint32 * 2)(CAPABILITIES_3, 0)
+    rights = (ctypes.c_uint32 * 6)(kept, kept)  # effective, permitted, inheritable
+    checked(ctypes.CDLL(None, use_errno=True).capset(header, rights))
+
+
+def unshare(spaces: int) -> None:
+    """Namespaces of this process's own; Python has the call from 3.12 on."""
+    checked(ctypes.CDLL(None, use_errno=True).unshare(spaces))
+
+
+def mount(kind: str | None, place: Path, flags: int) -> None:
+    """An empty file system at a place; without a kind, other flags of what is there."""
+    named = (kind.encode(),) * 2 if kind else (None, None)
+    options = b"size=4k" if kind else None
+    libc = ctypes.CDLL(None, use_errno=True)
+    checked(libc.mount(named[0], os.fsencode(place), named[1], flags, options))
+
 
 # --- Landlock -----------------------------------------------------------------------
 

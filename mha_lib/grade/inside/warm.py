@@ -1,8 +1,8 @@
 """The warm process: it has imported torch, knows no answers, forks a child for each.
 
 It is started with the number of its end of a socket and with its settings as JSON. The
-judge sends one byte and, with it, the socket on which the child is to talk; the answer
-says how the child ended.
+judge sends a list of what is banned and, with it, the socket on which the child is to
+talk; the answer says how the child ended.
 """
 
 import gc
@@ -22,12 +22,12 @@ from pathlib import Path
 import torch
 import torch.library
 
-from . import child, wire
+from . import bans, child, packages, wire
 from .limits import Limits
+from .spaces import clean
 
 OFTEN_IMPORTED = ("numpy", "matplotlib.pyplot", "IPython.display", "einops", "tqdm")
 FINDERS = "BuiltinImporter", "FrozenImporter", "PathFinder"
-CHILDREN = "/proc/self/task/{0}/children"
 
 
 def main() -> None:
@@ -41,21 +41,39 @@ def main() -> None:
     limits = Limits(**settings["limits"])
     limits.hidden += [Path(__file__).resolve().parents[2]]
     missing = limits.prepare()
-    wire.send(control, {"missing": missing, "refused": trial(limits)})
-    gc.collect()
-    gc.freeze()  # children share what is there now, and do not look through it
+    sys.meta_path[:] = [packages.Packages(limits.known, sys.meta_path[:])]
+    with suppress(ConnectionError):  # a killed judge leaves answers unread
+        wire.send(control, {"missing": missing, "refused": trial(limits)})
+        serve(control, limits, adapter, settings["wall"])
+
+
+def serve(
+    control: socket.socket, limits: Limits, adapter: Callable, wall: float
+) -> None:
+    """Fork a child for each connection that comes over ``control``, until it closes."""
+    banned = None
     while True:
-        _, descriptors, *_ = socket.recv_fds(control, 1, 1)
+        text, descriptors, *_ = socket.recv_fds(control, 1 << 16, 1)
         if not descriptors:
             return
-        (descriptor,) = descriptors
-        start = time.perf_counter()
-        pid = os.fork()
-        if not pid:
-            become_child(descriptor, limits, adapter)
-        os.close(descriptor)
-        ending = watch(pid, settings["wall"])
-        wire.send(control, ending | {"seconds": time.perf_counter() - start})
+        asked = json.loads(text)
+        if asked != banned:  # once: the judge asks for more, never for less
+            gc.unfreeze()
+            limits.close(bans.apply(asked))
+            gc.collect()
+            gc.freeze()  # children share what is there now, and do not look through it
+            banned = asked
+        wire.send(control, forked(*descriptors, limits, adapter, wall))
+
+
+def forked(descriptor: int, limits: Limits, adapter: Callable, wall: float) -> dict:
+    """Have a child serve a connection; how it ended."""
+    start = time.perf_counter()
+    pid = os.fork()
+    if not pid:
+        become_child(descriptor, limits, adapter)
+    os.close(descriptor)
+    return watch(pid, wall, limits.first) | {"seconds": time.perf_counter() - start}
 
 
 def load(path: str):
@@ -130,8 +148,11 @@ def trial(limits: Limits) -> str:
         return ours.recv(500).decode(errors="replace")
 
 
-def watch(pid: int, wall: float) -> dict:
-    """Wait for a child, no longer than ``wall`` seconds; leave nothing of it behind."""
+def watch(pid: int, wall: float, first: int) -> dict:
+    """Wait for a child, no longer than ``wall`` seconds; leave nothing of it behind.
+
+    ``first`` is that of its namespace of processes, and stays; 0 where there is none.
+    """
     late = False
 
     def stop(*_: object) -> None:
@@ -144,11 +165,7 @@ def watch(pid: int, wall: float) -> dict:
     _, status, usage = os.wait4(pid, 0)
     signal.setitimer(signal.ITIMER_REAL, 0)
     kill(os.killpg, pid)
-    orphans = Path(CHILDREN.format(os.getpid()))  # ours since prctl in Limits.prepare
-    while orphans.exists() and (left := orphans.read_text().split()):
-        for orphan in map(int, left):
-            kill(os.kill, orphan)
-            os.waitpid(orphan, 0)
+    clean(first)
     code = os.waitstatus_to_exitcode(status)
     cpu = usage.ru_utime + usage.ru_stime
     return {"late": late, "code": code, "cpu": cpu, "memory": usage.ru_maxrss}

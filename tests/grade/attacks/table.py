@@ -76,7 +76,8 @@ for name in ("mha_lib.check.reference", "mha_lib.attention"):
         found.append(name)
     except ImportError:
         pass
-sys.meta_path[:] = [f for f in sys.meta_path if type(f).__name__ != "NoAnswers"]
+from importlib.machinery import PathFinder
+sys.meta_path[:] = [PathFinder]
 sys.path.insert(0, PACKAGE)
 try:
     import mha_lib.attention

@@ -1,0 +1,146 @@
+"""A run over a course: who is in it, by which rules, and what the platform gets back.
+
+All that can be wrong with these files is said before anything is graded.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from mha_lib.grade import by_hand, exports, marks, plan, roster
+from mha_lib.grade.assignments import Assignment
+from mha_lib.grade.by_hand import Given
+from mha_lib.grade.codes import Codes
+from mha_lib.grade.exports import Handed
+from mha_lib.grade.journal import write
+from mha_lib.grade.plan import Plan
+from mha_lib.grade.roster import Roster
+
+__all__ = ["Course", "load", "sheet"]
+
+KEY = "key.csv"
+
+
+@dataclass(frozen=True)
+class Course:
+    """What a run has to know of a course.
+
+    Attributes:
+        roster: who is in it.
+        plan: the rules.
+        given: points by hand, by the id of the student and the question.
+        codes: what students and files are called instead; None: as they are.
+        others: grade also what belongs to nobody in the roster.
+        paths: where all this stands, which nobody handed in.
+    """
+
+    roster: Roster
+    plan: Plan = Plan()
+    given: Mapping[str, Mapping[str, Given]] = field(default_factory=dict)
+    codes: Codes | None = None
+    others: bool = False
+    paths: tuple[Path, ...] = ()
+
+    def sort(self, files: Mapping[str, object]) -> tuple[dict, list[Handed]]:
+        """What is to be graded, by the names that the outputs have, and whose it is."""
+        handed = exports.counting(exports.sort(files, self.roster, self.others))
+        names = {one.name: one.name for one in handed}
+        if self.codes is not None:
+            names = self.codes.rename(handed)
+            self.codes.save()
+        graded = {names[one.name]: files[one.name] for one in handed}
+        return dict(sorted(graded.items())), [
+            replace(x, name=names[x.name]) for x in handed
+        ]
+
+    def owners(self, handed: list[Handed]) -> dict[str, str]:
+        """The students of each submission, as the outputs call them."""
+        codes = self.codes.students if self.codes else {}
+        return {
+            one.name: "; ".join(codes.get(x.id, x.id) for x in one.students)
+            for one in handed
+        }
+
+    def groups(self, handed: list[Handed]) -> dict[str, set[str]]:
+        """The ids of those for whom each submission counts."""
+        return {
+            one.name: {id for x in one.students for id in self.plan.together(x)}
+            for one in handed
+        }
+
+    def write(
+        self,
+        place: Path,
+        handed: list[Handed],
+        rows: list[dict],
+        assignment: Assignment,
+    ) -> str:
+        """Write the marks, and what the platform imports; returns a line about them.
+
+        Where names are kept apart, what has names lies beside the key.
+        """
+        found = marks.marks(handed, rows, self.roster, self.plan, self.given)
+        codes = self.codes.students if self.codes else {}
+        write(place / "marks.csv", marks.plain(found, assignment, self.plan, codes))
+        named = place
+        if self.codes is not None:
+            named = self.codes.path.parent
+            text = marks.plain(found, assignment, self.plan, {})
+            write(named / "marks.csv", text)
+        files = [named / "marks.csv"]
+        if self.roster.form == "canvas":
+            files.append(named / "canvas.csv")
+            write(files[-1], marks.canvas(found, assignment, self.plan, self.roster))
+        elif self.roster.form == "moodle":
+            files.append(named / "moodle.csv")
+            write(files[-1], marks.moodle(found, self.roster))
+        counts = {
+            x: sum(mark.status == x for mark in found) for x in ("missing", "late")
+        }
+        said = [f"{len(found)} students"]
+        said += [f"{count} {status}" for status, count in counts.items()]
+        if count := sum(len(mark.open) for mark in found):
+            said.append(f"points by hand still open: {count}")
+        return f"{', '.join(said)}; {' and '.join(map(str, files))}"
+
+
+def load(
+    assignment: Assignment,
+    roster_path: Path,
+    plan_path: Path | None = None,
+    sheet_path: Path | None = None,
+    anonymous: Path | None = None,
+    others: bool = False,
+) -> Course:
+    """The course in these files.
+
+    Args:
+        assignment: what is asked.
+        roster_path: see `roster.read`.
+        plan_path: see `plan.read`.
+        sheet_path: see `by_hand.read`.
+        anonymous: a folder for the names, which stand nowhere else then.
+        others: grade also what belongs to nobody in the roster.
+
+    Raises:
+        ValueError: something is wrong in a file; the message names file and line.
+    """
+    who = roster.read(roster_path)
+    rules = plan.read(plan_path, assignment, who) if plan_path else Plan()
+    codes = Codes(anonymous / KEY, who) if anonymous else None
+    given = {}
+    if sheet_path:
+        called = {} if codes is None else {x: id for id, x in codes.students.items()}
+        most = by_hand.worth(assignment, rules)
+        given = by_hand.read(sheet_path, most, who, called)
+    paths = roster_path, plan_path, sheet_path, anonymous
+    return Course(who, rules, given, codes, others, tuple(filter(None, paths)))
+
+
+def sheet(course: Course) -> str:
+    """An empty sheet for points by hand; with codes, a column without names."""
+    students = course.roster.students.values()
+    if course.codes is None:
+        return by_hand.empty(course.plan, {x.id: x.name for x in students})
+    course.codes.save()
+    return by_hand.empty(course.plan, dict.fromkeys(course.codes.students.values(), ""))

@@ -1,0 +1,151 @@
+"""Everything that was handed in, by name: files, folders of them, zips of them.
+
+A zip is never unpacked: its members are read where they are, each at most as large as
+a file may be, so that nothing of it reaches the disk.
+"""
+
+import os
+import re
+import stat
+import zipfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from mha_lib.grade import submission
+from mha_lib.grade.submission import Submission
+
+__all__ = ["Member", "read", "submissions", "text"]
+
+BESIDE = ("__pycache__", "__MACOSX")  # folders that other programs leave
+MOST = 100_000  # members of a zip
+LARGEST = 1 << 30  # bytes that a zip may claim to hold, unless it is large itself
+RATIO = 100  # between what it claims and its own size
+OUTSIDE = re.compile(r"^/|^[A-Za-z]:|\\|(^|/)\.\.(/|$)")
+
+
+@dataclass(frozen=True)
+class Member:
+    """A file in a zip.
+
+    Attributes:
+        archive: the zip.
+        name: of the file in it.
+    """
+
+    archive: Path
+    name: str
+
+
+def submissions(places: Iterable[Path]) -> dict[str, Path | Member]:
+    """Files, all files below folders but for hidden ones, and those in zips, by name.
+
+    Links, and folders that cannot be listed, are among them: they are told so.
+
+    Raises:
+        ValueError: a place is missing, two files have one name, or a zip is broken,
+            holds what cannot be, or would become too large.
+    """
+    found: dict[str, Path | Member] = {}
+    for start in places:
+        if not start.exists():
+            raise ValueError(f"files or folders are required; got {start}")
+        for name, file in _in(start):
+            if name in found:
+                raise ValueError(f"names must differ; got {found[name]} and {file}")
+            found[name] = file
+    return dict(sorted(found.items()))
+
+
+def _in(start: Path) -> Iterator[tuple[str, Path | Member]]:
+    if start.is_dir():
+        for path in _below(start):
+            yield path.relative_to(start).as_posix(), path
+    elif start.suffix.lower() == ".zip":
+        for name in _members(start):
+            yield PurePosixPath(name).as_posix(), Member(start, name)
+    else:
+        yield start.name, start
+
+
+def _below(start: Path) -> Iterator[Path]:
+    """Without recursion, as folders may be deeper than that goes."""
+    with os.scandir(start):
+        folders = [start]
+    while folders:
+        folder = folders.pop()
+        try:
+            with os.scandir(folder) as inside:
+                entries = list(inside)
+        except OSError:
+            yield folder
+            continue
+        for entry in entries:
+            if entry.name.startswith("."):
+                continue
+            if not entry.is_dir(follow_symlinks=False):
+                yield folder / entry.name
+            elif entry.name not in BESIDE:
+                folders.append(folder / entry.name)
+
+
+# --- zips ---------------------------------------------------------------------------
+
+
+def _members(path: Path) -> Iterator[str]:
+    """The files of a zip that is whole, is no bomb and stays in its place."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            infos = archive.infolist()
+            _check_size(path, infos)
+            for info in infos:
+                _check_member(path, info)
+            broken = archive.testzip()
+    except (zipfile.BadZipFile, NotImplementedError, EOFError, OSError) as error:
+        raise ValueError(f"{path} is a broken zip: {error}; export it again") from None
+    if broken is not None:
+        raise ValueError(f"{path} is a broken zip, at {broken!r}; export it again")
+    for info in infos:
+        parts = PurePosixPath(info.filename).parts
+        hidden = any(part.startswith(".") or part in BESIDE for part in parts)
+        if not info.is_dir() and not hidden:
+            yield info.filename
+
+
+def _check_size(path: Path, infos: list[zipfile.ZipInfo]) -> None:
+    claimed = sum(info.file_size for info in infos)
+    if len(infos) > MOST or claimed > max(LARGEST, RATIO * path.stat().st_size):
+        raise ValueError(
+            f"{path} claims {len(infos)} files of {claimed >> 20} MB in all, which "
+            "looks like a zip bomb: unpack it where that does no harm, give the folder"
+        )
+
+
+def _check_member(path: Path, info: zipfile.ZipInfo) -> None:
+    name = info.filename
+    if OUTSIDE.search(name):
+        raise ValueError(f"{path} holds a path that leads out of it: {name!r}")
+    if info.flag_bits & 1:
+        raise ValueError(f"{path} holds {name!r} under a password; export it without")
+
+
+def read(file: Path | Member) -> Submission:
+    """A submission, from the disk or from a zip."""
+    if isinstance(file, Path):
+        return submission.read(file)
+    with zipfile.ZipFile(file.archive) as archive:
+        info = archive.getinfo(file.name)
+        known = f"{info.file_size} {info.CRC}".encode()
+        if stat.S_ISLNK(info.external_attr >> 16):
+            return submission.refused(known, submission.NO_FILE)
+        if why := submission.unfit(PurePosixPath(file.name).suffix, info.file_size):
+            return submission.refused(known, why)
+        return submission.taken(archive.read(info), file.name)
+
+
+def text(file: Path | Member) -> str:
+    """The text of a file that is no submission, but says something of them."""
+    if isinstance(file, Path):
+        return file.read_text(encoding="utf-8")
+    with zipfile.ZipFile(file.archive) as archive:
+        return archive.read(file.name).decode("utf-8")
