@@ -179,8 +179,8 @@ class MultiheadAttention(nn.Module):
             q.dtype,
         )
         if self.bias_k is not None:
-            k = torch.cat([k, self.bias_k.to(k).expand(k.shape[0], 1, -1)], dim=1)
-            v = torch.cat([v, self.bias_v.to(v).expand(v.shape[0], 1, -1)], dim=1)
+            k = torch.cat([k, self.bias_k.expand(k.shape[0], 1, -1)], dim=1)
+            v = torch.cat([v, self.bias_v.expand(v.shape[0], 1, -1)], dim=1)
         if self.add_zero_attn:
             k, v = F.pad(k, (0, 0, 0, 1)), F.pad(v, (0, 0, 0, 1))
         if appended:  # what was appended is never hidden

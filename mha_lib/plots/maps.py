@@ -1,7 +1,4 @@
-"""The pictures of the book: attention maps, masks, cells and flow diagrams.
-
-Needs matplotlib, which the rest of the package does not import.
-"""
+"""Attention maps, masks, cells and flow diagrams."""
 
 from collections.abc import Mapping, Sequence
 
@@ -301,7 +298,6 @@ def flow_diagram(
             text,
             ha="center",
             va="center",
-            fontsize=9,
             bbox={"boxstyle": "square,pad=0.15", "facecolor": "white", "linewidth": 0},
             zorder=3,
         )

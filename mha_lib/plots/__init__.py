@@ -1,0 +1,29 @@
+"""The pictures of the book, drawn from tensors.
+
+Needs matplotlib, which the rest of the package does not import. Text has 10 points, and
+a picture of a sentence fits into 480 pixels, so that it can be read on a phone.
+"""
+
+from mha_lib.plots.maps import (
+    COLOURS,
+    attention_map,
+    cells,
+    flow_diagram,
+    head_maps,
+    mask_map,
+)
+from mha_lib.plots.sentences import arcs, shaded_words
+from mha_lib.plots.steps import look_up, vectors
+
+__all__ = [
+    "COLOURS",
+    "arcs",
+    "attention_map",
+    "cells",
+    "flow_diagram",
+    "head_maps",
+    "look_up",
+    "mask_map",
+    "shaded_words",
+    "vectors",
+]
