@@ -1,6 +1,6 @@
 """Run chapters as on Colab: each alone in an empty folder, without `mha_lib`.
 
-    python -m tools.alone                         # every chapter
+    python -m tools.alone                         # every chapter and deeper page
     python -m tools.alone book/05_masks.ipynb
 
 The set-up cell has to install `mha_lib` from the repository that it names. No
@@ -90,7 +90,7 @@ def origin(environment: Path) -> str:
 
 def main(arguments: list[str]) -> int:
     failed = False
-    for path in [Path(name) for name in arguments] or book.chapters():
+    for path in [Path(name) for name in arguments] or book.lessons():
         worked, message = run_alone(path)
         print(f"{path.stem}: {'mha_lib from' if worked else 'FAILED,'} {message}")
         failed |= not worked

@@ -15,22 +15,26 @@ Its student version is that notebook without outputs, and without
 
 The marks are those of otter-grader. Between ``<!-- rubric -->`` and
 ``<!-- /rubric -->`` a source gets the table of its points, which its metadata
-`mha_assignment` holds. With ``--otter`` a folder gets the student version and beside it
-``tests/``, a file of otter-grader's format for each question.
+`mha_assignment` holds, and `tools.effort` writes minutes and difficulty into the
+headings of its tasks. With ``--otter`` a folder gets the student version and beside it
+``tests/``, a file of otter-grader's format for each question that `check` knows: tasks
+of the author's own would show their solution there.
 """
 
 import argparse
 import pprint
 import re
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import nbformat
 from nbformat import NotebookNode
 
 from mha_lib.check.tasks import TASKS
-from mha_lib.grade.assignments import KEY, Assignment, Question, parse
+from mha_lib.grade.assignments import Assignment, Question, from_notebook
 from tools import book, notebook
+from tools.effort import with_effort
 
 BEGIN, END = "# BEGIN SOLUTION", "# END SOLUTION"
 BLANK = "...  # your code here"
@@ -39,13 +43,17 @@ VALUE = re.compile(r"(?P<name>\s*[\w.,\[\] ]+?) = .*# SOLUTION")
 RUBRIC = re.compile(r"(<!-- rubric -->\n).*?(<!-- /rubric -->)", re.DOTALL)
 # A link to a neighbour leads to its student version; any other goes one folder up.
 LINK = re.compile(r"(\]\(<?)(?!\w+:|#|a\d+_\w+\.ipynb)(?=[\w.])")
+KEPT_BACK = (
+    "All points of a question are for an answer that `check` calls right. Where "
+    "something else is wrong, the cheapest part that holds is kept back."
+)
 # A doctest that prints nothing where there are points, and else what `check` says.
 OTTER = """\
 >>> from mha_lib.check import check
->>> report = check({name}, "{task}")
->>> holds = report.diagnosis.properties
->>> some = any(value for key, value in holds.items() if key.startswith("right"))
->>> if not (some and holds.get("{part}")): print(report)
+>>> from mha_lib.grade.assignments import Question
+>>> asked = Question(**{question})
+>>> report = check({name}, asked.task, requires=asked.requires)
+>>> if not asked.earned(report.diagnosis.properties)["{part}"]: print(report)
 """
 
 
@@ -104,7 +112,14 @@ def rubric(assignment: Assignment) -> str:
         for part, points in _parts(question):
             words = "" if part == "right" else f": {part.replace('_', ' ')}"
             rows.append(f"| {name} | {title}{words} | {points:g} |")
-    return "\n".join([*rows, f"| all | | {assignment.points:g} |", ""])
+    rows += [f"| all | | {assignment.points:g} |", ""]
+    for question in assignment.questions:
+        if question.requires:
+            more = ", ".join(name.replace("_", " ") for name in question.requires)
+            rows += [f"`{question.name}` has to have, too: {more}.", ""]
+    if any(question.kept_back for question in assignment.questions):
+        rows += [KEPT_BACK, ""]
+    return "\n".join(rows)
 
 
 def _parts(question: Question) -> list[tuple[str, float]]:
@@ -113,9 +128,9 @@ def _parts(question: Question) -> list[tuple[str, float]]:
     return sorted(parts.items(), key=lambda pair: -pair[1])
 
 
-def with_rubric(source: NotebookNode) -> NotebookNode:
+def with_rubric(source: NotebookNode, folder: Path | None = None) -> NotebookNode:
     """The source with the table of its points; nothing else changes."""
-    table = rubric(parse(source.metadata[KEY]))
+    table = rubric(from_notebook(source, folder))
     for cell in source.cells:
         if cell.cell_type == "markdown":
             cell.source = RUBRIC.sub(lambda f: f[1] + table + f[2], cell.source)
@@ -126,7 +141,9 @@ def otter_test(question: Question) -> str:
     """The test file of a question: a case for each thing that is worth points."""
     cases = [
         {
-            "code": OTTER.format(name=question.name, task=question.task, part=part),
+            "code": OTTER.format(
+                name=question.name, question=asdict(question), part=part
+            ),
             "hidden": False,
             "locked": False,
             "points": points,
@@ -142,7 +159,7 @@ def otter(path: Path, folder: Path) -> None:
     """Write an assignment as otter-grader hands it out."""
     source = notebook.read(path)
     (folder / "tests").mkdir(parents=True, exist_ok=True)
-    for question in parse(source.metadata[KEY]).questions:
+    for question in from_notebook(source, path.parent).public().questions:
         place = folder / "tests" / f"{question.name}.py"
         place.write_text(otter_test(question), encoding="utf-8")
     given = student(source)
@@ -158,7 +175,7 @@ def otter(path: Path, folder: Path) -> None:
 
 def wanted(path: Path) -> dict[Path, str]:
     """The text that a source and its student version should have."""
-    source = with_rubric(notebook.read(path))
+    source = with_effort(with_rubric(notebook.read(path), path.parent))
     target = path.parent / "student" / path.name
     pair = {path: notebook.normalise(source), target: student(source)}
     return {place: nbformat.writes(content) + "\n" for place, content in pair.items()}

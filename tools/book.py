@@ -8,6 +8,7 @@ import yaml
 ROOT = Path(__file__).resolve().parents[1]
 HTML = ROOT / "_build" / "html"
 STUDENT = ROOT / "book" / "assignments" / "student"
+DEEPER = ROOT / "book" / "deeper"
 
 
 def read_yaml(name: str) -> dict:
@@ -32,9 +33,19 @@ def notebooks() -> list[Path]:
     return [path for path in candidates if path.exists()]
 
 
+def lessons() -> list[Path]:
+    """Every chapter, and beneath it its deeper pages, in reading order."""
+    return [path for path in notebooks() if path.parent != STUDENT]
+
+
 def chapters() -> list[Path]:
     """Every chapter in reading order."""
-    return [path for path in notebooks() if path.parent != STUDENT]
+    return [path for path in lessons() if path.parent != DEEPER]
+
+
+def deeper() -> list[Path]:
+    """Every deeper page in reading order."""
+    return [path for path in lessons() if path.parent == DEEPER]
 
 
 def assignments() -> list[Path]:

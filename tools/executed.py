@@ -36,7 +36,7 @@ def pages() -> dict[Path, NotebookNode]:
     """Every page with code that the build runs; a page of text may have some, too."""
     extensions = book.read_yaml("_config.yml")["parse"]["myst_enable_extensions"]
     config = MdParserConfig(enable_extensions=set(extensions))
-    found = {path: notebook.read(path) for path in book.chapters()}
+    found = {path: notebook.read(path) for path in book.lessons()}
     for path in (book.ROOT / f"{page}.md" for page in book.pages()):
         text = path.read_text(encoding="utf-8") if path.exists() else ""
         if is_myst_markdown_notebook(text):

@@ -13,15 +13,18 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from tools import book, notebook
+from tools import book
 
 UNSTAMPED = "YOUR_NAME"  # the owner until somebody sets one: no link leads anywhere
 ADDRESS = re.compile(r"https://github\.com/[\w.-]+/[\w.-]+(?<!\.git)")
 # In a notebook, \" ends the address.
 INSTALL = re.compile(r"(mha_lib(?:\[\w+\])? @ )git\+[^\s\"\\]+")
 LINKS = re.compile(r"(<!-- links\b.*?-->\n).*?(<!-- /links -->)", re.DOTALL)
-COLAB_BADGE = "https://colab.research.google.com/assets/colab-badge.svg"
-BINDER_BADGE = "https://mybinder.org/badge_logo.svg"
+ROW = re.compile(r"^\| \[(.+?)\]\(([\w/]+\.ipynb)\) \| (.*) \|$", re.MULTILINE)
+TABLES = (  # page, header, and which of its columns tells what a notebook is about
+    ("book/intro.md", "Chapter | The question it answers", 1),
+    ("book/assignments/index.md", "Assignment | You write", 0),
+)
 
 
 def slug(url: str) -> str:
@@ -45,27 +48,23 @@ def install(url: str, branch: str) -> str:
 
 
 def links_table(url: str, branch: str) -> str:
-    """One row for each notebook: its title, Colab, Binder."""
+    """One row for each notebook that the pages' tables name: what it is about, Colab.
+
+    Raises:
+        ValueError: a table names no notebook.
+    """
     rows = []
-    for header, paths in (
-        ("Chapter", book.chapters()),
-        ("Assignment", book.assignments()),
-    ):
-        if paths:
-            rows += ["", f"| {header} | | |", "|---|---|---|"]
-        for path in paths:
-            name = path.relative_to(book.ROOT).as_posix()
-            links = colab_link(url, branch, name), binder_link(url, branch, name)
-            rows.append(
-                f"| {title(path)} | [![Open in Colab]({COLAB_BADGE})]({links[0]}) "
-                f"| [![Open in Binder]({BINDER_BADGE})]({links[1]}) |"
-            )
+    for page, header, column in TABLES:
+        text = (book.ROOT / page).read_text(encoding="utf-8")
+        if not (found := ROW.findall(text)):
+            raise ValueError(f"{page} must hold a table of notebooks; none was found")
+        rows += ["", f"| {header} | Run |", "|:--|:--|:--|"]
+        for title, name, rest in found:
+            path = (Path(page).parent / name).as_posix()
+            link = f"[Colab]({colab_link(url, branch, path)})"
+            about = rest.split(" | ")[column]
+            rows.append(f"| [{title}]({path}) | {about} | {link} |")
     return "\n".join(rows[1:]) + "\n"
-
-
-def title(path: Path) -> str:
-    first_cell = notebook.read(path).cells[0].source
-    return first_cell.splitlines()[0].removeprefix("# ")
 
 
 def stamp_install(text: str, url: str, branch: str) -> str:

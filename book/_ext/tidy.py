@@ -75,6 +75,34 @@ def let_names_break(html: str) -> str:
     )
 
 
+# A folded cell: its tags, the words on the fold, its code, what it shows.
+FOLD = re.compile(
+    r'(<div class="cell ([^"]*)">\s*<details class="admonition hide above-'
+    r'input">\s*<summary) aria-label="[^"]*">.*?</summary>(.*?</details>)'
+    r'(?=(\s*<div class="cell_output)?)',
+    re.DOTALL,
+)
+
+
+def say_what_is_folded(html: str) -> str:
+    """Name each fold by what it holds; all would read "code cell source"."""
+
+    def named(fold: re.Match) -> str:
+        start, tags, code, shows = fold.groups()
+        if "tag_setup" in tags:
+            words = "Set-up"
+        elif shows:
+            words = "The code of what is shown here"
+        elif "assert" in code:
+            words = "The assertions behind the text"
+        else:
+            words = "Code that is used below"
+        title = f'<p class="admonition-title">{words}</p>'
+        return f"{start}>{title}</summary>{code}"
+
+    return FOLD.sub(named, html)
+
+
 def repair_pages(app: Sphinx, error: Exception | None) -> None:
     if error or app.builder.format != "html":
         return
@@ -82,7 +110,8 @@ def repair_pages(app: Sphinx, error: Exception | None) -> None:
         html = page.read_text(encoding="utf-8")
         for pattern, better in REPAIRS:
             html = pattern.sub(better, html)
-        page.write_text(let_names_break(html), encoding="utf-8")
+        html = say_what_is_folded(let_names_break(html))
+        page.write_text(html, encoding="utf-8")
 
 
 def setup(app: Sphinx) -> dict:

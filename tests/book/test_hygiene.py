@@ -8,19 +8,23 @@ from collections.abc import Iterator
 import pytest
 from IPython.core.inputtransformer2 import TransformerManager
 
-from mha_lib.grade.assignments import parse
-from tools import book, notebook
+from mha_lib.check import TASKS
+from mha_lib.grade.assignments import from_notebook
+from tools import assignments, book, notebook
 from tools.assignments import rubric
+from tools.effort import efforts, hours
 
 TAGS = {"setup", "hide-input", "solution", "raises-exception", "nbval-ignore-output"}
 TAGS_OF_ASSIGNMENTS = TAGS - {"solution"} | {"answer", "instructor"}
-OPENING = ["You will be able to", "Read first", r"\d+ minutes"]
+OPENING = ["You will be able to", "Read first", r"\*\*Time:\*\* \d+ minutes"]
+OPENING_OF_DEEPER = ["What this page proves", *OPENING[1:]]
 OPENING_OF_ASSIGNMENTS = ["You will be able to", "Read first", "hours", "Hand in"]
 HEADINGS = ["What goes wrong", "Exercises", "Summary", "References|Sources"]
 MOST_CELLS, MOST_CODE_CELLS, LEAST_EXERCISES, LEAST_ALT = 80, 40, 4, 20
 MOST_LINES, MOST_SETUP_LINES = 20, 40  # the set-up is folded on the page
 MOST_SOLUTION_LINES = 32  # a student sees a blank instead
-HINTS = [f"<details><summary>Hint {k}: " for k in (1, 2, 3)]
+KINDS = ("a nudge", "a question", "the idea", "nearly code")
+HINTS = [f"<details><summary>Hint {k}: {kind}<" for k, kind in enumerate(KINDS, 1)]
 MACHINE_PATH = re.compile(
     r"/(home|root|Users|tmp|work)/|site-packages|\b[A-Z]:\\\w|\bat 0x[0-9a-f]{6}"
 )
@@ -38,7 +42,9 @@ def fixture(name: str, paths: list):
 
 chapter = fixture("chapter", book.chapters())
 assignment = fixture("assignment", book.sources())
-page = fixture("page", [*book.chapters(), *book.sources()])
+deeper = fixture("deeper", book.deeper())
+lesson = fixture("lesson", book.lessons())
+page = fixture("page", [*book.lessons(), *book.sources()])
 
 
 def code_cells(page) -> list:
@@ -58,6 +64,7 @@ def test_table_of_contents_names_every_notebook():
     on_disk = set((book.ROOT / "book").glob("*.ipynb"))
     assert on_disk
     assert on_disk == set(book.chapters())
+    assert set(book.DEEPER.glob("*.ipynb")) == set(book.deeper())
     handed_out = {book.STUDENT / path.name for path in book.sources()}
     assert handed_out == set(book.assignments())
 
@@ -99,11 +106,13 @@ def test_ignored_outputs_have_a_reason(page):
 
 
 def test_size(page):
-    assert len(page.cells) <= MOST_CELLS
-    assert len(code_cells(page)) <= MOST_CODE_CELLS
+    shown = [cell for cell in page.cells if "instructor" not in notebook.tags(cell)]
+    assert len(shown) <= MOST_CELLS
+    code = [cell for cell in shown if cell.cell_type == "code"]
+    assert len(code) <= MOST_CODE_CELLS
     for cell in code_cells(page):
         most = MOST_SETUP_LINES if "setup" in notebook.tags(cell) else MOST_LINES
-        if "# BEGIN SOLUTION" in cell.source:
+        if "# BEGIN SOLUTION" in cell.source or "instructor" in notebook.tags(cell):
             most = MOST_SOLUTION_LINES
         assert len(cell.source.splitlines()) <= most, cell.source
 
@@ -172,31 +181,43 @@ def test_required_headings(chapter):
         assert heading.search(prose(chapter)), f"no heading: {words}"
 
 
-def test_tags_from_the_closed_list(chapter):
-    assert {tag for cell in chapter.cells for tag in notebook.tags(cell)} <= TAGS
+def test_tags_from_the_closed_list(lesson):
+    assert {tag for cell in lesson.cells for tag in notebook.tags(cell)} <= TAGS
 
 
-def test_exercises_have_executed_solutions(chapter):
-    labels = [label for _, label, _ in EXERCISE.findall(prose(chapter))]
-    assert len(labels) >= LEAST_EXERCISES
-    assert sorted(set(solved(chapter))) == sorted(labels)
+def test_exercises_have_executed_solutions(lesson):
+    labels = [label for _, label, _ in EXERCISE.findall(prose(lesson))]
+    assert sorted(set(solved(lesson))) == sorted(labels)
 
 
-def test_exercises_are_numbered_by_chapter(chapter):
-    title = re.match(r"# (\d+) · ", chapter.cells[0].source)
+def test_enough_exercises(chapter):
+    assert len(EXERCISE.findall(prose(chapter))) >= LEAST_EXERCISES
+
+
+@pytest.mark.parametrize("path", book.chapters(), ids=lambda path: path.stem)
+def test_exercises_are_numbered_by_chapter(path):
+    pages = [notebook.read(path), *map(notebook.read, beneath(path))]
+    title = re.match(r"# (\d+) · ", pages[0].cells[0].source)
     assert title, "the first line is not: # NUMBER · TITLE"
     number = title[1]
-    found = EXERCISE.findall(prose(chapter))
+    found = [exercise for page in pages for exercise in EXERCISE.findall(prose(page))]
+    first = 0 if found[0][0].endswith(".0") else 1  # 0 is the warm-up
     assert found == [
         (f"{number}.{k}", f"ex-{number}-{k}", ":nonumber:")
-        for k in range(1, len(found) + 1)
+        for k in range(first, first + len(found))
     ]
 
 
-def solved(chapter) -> Iterator[str]:
+def beneath(path) -> list:
+    """The deeper pages of a chapter: their names begin with its number."""
+    number = path.stem.partition("_")[0]
+    return [p for p in book.deeper() if p.stem.startswith(f"{number}_")]
+
+
+def solved(lesson) -> Iterator[str]:
     """Yield the label of the solution around each code cell tagged as one."""
     label = None
-    for cell in chapter.cells:
+    for cell in lesson.cells:
         if cell.cell_type == "markdown":
             for start, _ in SOLUTION_EDGE.findall(cell.source):
                 label = start or None
@@ -205,6 +226,35 @@ def solved(chapter) -> Iterator[str]:
             assert in_solution == ("solution" in notebook.tags(cell)), cell.source
             if in_solution:
                 yield label
+
+
+# --- deeper pages -------------------------------------------------------------------
+
+
+def test_first_cell_opens_the_deeper_page(deeper):
+    first = deeper.cells[0]
+    assert first.cell_type == "markdown"
+    assert re.match(r"# Deeper (\d+) · \w", first.source)
+    for words in OPENING_OF_DEEPER:
+        assert re.search(words, first.source), f"the first cell lacks: {words}"
+
+
+@pytest.mark.parametrize("path", book.chapters(), ids=lambda path: path.stem)
+def test_deeper_pages_and_chapter_know_each_other(path):
+    lessons, below = book.lessons(), beneath(path)
+    place = lessons.index(path) + 1
+    assert lessons[place : place + len(below)] == below, "in _toc.yml, beneath it"
+    number = int(path.stem.partition("_")[0])
+    for page in below:
+        first = notebook.read(page).cells[0].source
+        assert first.startswith(f"# Deeper {number} · ")
+        assert f"](../{path.name})" in first
+        assert f"](deeper/{page.name}" in prose(notebook.read(path))
+
+
+def test_every_deeper_page_has_a_chapter():
+    below = [page for path in book.chapters() for page in beneath(path)]
+    assert below == book.deeper()
 
 
 # --- assignments, with their solutions ------------------------------------------------
@@ -219,7 +269,7 @@ def test_first_cell_opens_the_assignment(assignment):
 
 
 def test_assignment_tells_itself_apart_by_number_and_title(assignment):
-    spec = parse(assignment.metadata[notebook.ASSIGNMENT])
+    spec = from_notebook(assignment)
     title = f"# Assignment {spec.id.removeprefix('a')} · {spec.title}"
     assert assignment.cells[0].source.splitlines()[0] == title
 
@@ -230,14 +280,14 @@ def test_tags_of_assignments_from_the_closed_list(assignment):
 
 
 def test_rubric_and_hand_in(assignment):
-    spec = parse(assignment.metadata[notebook.ASSIGNMENT])
+    spec = from_notebook(assignment)
     assert f"<!-- rubric -->\n{rubric(spec)}<!-- /rubric -->" in prose(assignment)
     for heading in ("## Rubric", "## Hand in"):
         assert f"\n{heading}\n" in f"\n{prose(assignment)}\n", f"no heading: {heading}"
 
 
 def test_every_question_has_an_example_and_a_check(assignment):
-    spec = parse(assignment.metadata[notebook.ASSIGNMENT])
+    spec = from_notebook(assignment)
     cells = [
         cell.source
         for cell in code_cells(assignment)
@@ -245,16 +295,17 @@ def test_every_question_has_an_example_and_a_check(assignment):
     ]
     shown = "\n".join(cells)
     for question in spec.questions:
-        assert re.search(rf"^(def|class) {question.name}\b", shown, re.M)
+        assert re.search(rf"^((def|class) )?{question.name}\b", shown, re.M)
         asked = f'check({question.name}, task="{question.task}"'
         # in a cell of its own, so that it speaks while the example still fails
-        assert any(c.startswith(asked) for c in cells), f"no cell begins: {asked})"
-        examples = [c for c in cells if "assert" in c and f"{question.name}(" in c]
+        ours = TASKS[question.task].conclude is None
+        assert not ours or any(map(lambda c: c.startswith(asked), cells)), asked
+        examples = [c for c in cells if "assert" in c and question.name in c]
         assert examples, f"no example by hand for {question.name}"
 
 
 def test_every_check_of_a_solution_says_right(assignment):
-    spec = parse(assignment.metadata[notebook.ASSIGNMENT])
+    spec = from_notebook(assignment)
     names = "|".join(question.name for question in spec.questions)
     for cell in code_cells(assignment):
         if re.search(rf"^check\(({names}),", cell.source, re.MULTILINE):
@@ -262,11 +313,58 @@ def test_every_check_of_a_solution_says_right(assignment):
             assert result.data["text/plain"].startswith("Right: "), cell.source
 
 
-def test_three_hints_to_a_task(assignment):
+def test_four_hints_to_a_task(assignment):
     counts = [prose(assignment).count(hint) for hint in HINTS]
-    questions = len(parse(assignment.metadata[notebook.ASSIGNMENT]).questions)
-    assert counts[0] >= questions and len(set(counts)) == 1
+    assert set(counts) == {len(efforts(assignment))} != {0}
     assert prose(assignment).count("<details>") == prose(assignment).count("</details>")
+
+
+def test_no_hint_is_the_solution(assignment):
+    """Without what the gaps leave open, no new line of a solution stands in a hint."""
+    given = "\n".join(
+        assignments.without_solution(c.source) for c in code_cells(assignment)
+    )
+    hints = "\n".join(re.findall(r"<details>(.*?)</details>", prose(assignment), re.S))
+    told = {line.strip() for line in hints.splitlines()} | set(
+        re.findall(r"`([^`\n]+)`", hints)
+    )
+    for cell in code_cells(assignment):
+        for solution in re.findall(
+            r"# BEGIN SOLUTION\n(.*?)# END SOLUTION", cell.source, re.S
+        ):
+            lines = {line.strip() for line in solution.splitlines()}
+            new = {line for line in lines if line and line not in given}
+            new -= {"with torch.no_grad():"}  # the text of the task says it
+            assert not new & told, new & told
+
+
+def test_every_assertion_says_what_is_wrong(assignment):
+    for cell in code_cells(assignment):
+        source = TransformerManager().transform_cell(cell.source)
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.Assert):
+                assert node.msg is not None, ast.unparse(node)
+            assert "assert_close" not in ast.dump(node), ast.unparse(node)
+
+
+def test_a_student_sees_the_tensor_before_the_assertion(assignment):
+    """Unless a cell asks first whether there is an answer at all."""
+    for cell in assignments.student(assignment).cells:
+        blank = r"(?m)^assert (\.\.\. not in |.* is not \.\.\.,)"
+        source = re.sub(blank, "", f"\n{cell.source}")
+        before, asserts, _ = source.partition("\nassert ")
+        assert not asserts or "print(" in before, cell.source
+
+
+def test_headings_tell_minutes_and_difficulty(assignment):
+    found = efforts(assignment)
+    headings = re.findall(r"^## ((?:Task|Patient) \d.*)$", prose(assignment), re.M)
+    assert headings == [f"{name} · {effort}" for name, effort in found.items()]
+    assert f"**Time:** {hours(found)}, without reading" in prose(assignment)
+    table = (book.STUDENT.parent / "index.md").read_text(encoding="utf-8")
+    title = assignment.cells[0].source.splitlines()[0].removeprefix("# Assignment ")
+    (row,) = (line for line in table.splitlines() if line.startswith(f"| [{title}]"))
+    assert row.endswith(f"| {hours(found)} |")
 
 
 def test_an_answer_in_words_is_followed_by_what_to_look_for(assignment):

@@ -93,3 +93,15 @@ def test_launch_buttons_lead_to_the_repository(notebook):
     assert stamp.binder_link(*book.repository(), source) in links
     up = "../" * (len(notebook.parts) - 1)
     assert f"{up}_sources/{source}" in links
+
+
+def test_every_fold_says_what_it_holds(page):
+    path, html = page
+    for fold in html.select("div.cell > details.hide"):
+        words = fold.summary.get_text(strip=True)
+        tags = fold.parent["class"]
+        assert (words == "Set-up") == ("tag_setup" in tags), path
+        assert words and "cell source" not in words
+        shown = fold.find_next_sibling("div", class_="cell_output")
+        if "assertions" in words:
+            assert shown is None and "assert" in fold.get_text()

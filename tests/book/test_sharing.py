@@ -148,7 +148,9 @@ def test_controls_that_need_python_lead_somewhere(extensions, owner):
     assert links == ([colab] if owner == "someone" else [])
 
 
-@pytest.mark.parametrize("page", ["book/02_heads_in_a_loop", "book/10_what_it_costs"])
+@pytest.mark.parametrize(
+    "page", ["book/deeper/02_reading_heads", "book/10_what_it_costs"]
+)
 def test_the_note_names_a_notebook_that_exists(page):
     (note,) = soup(book.HTML / f"{page}.html").select(".needs-python")
     assert (book.ROOT / note.code.get_text()).exists()

@@ -4,7 +4,7 @@ import pytest
 
 from tools import alone, book
 
-FIRST, *OTHERS = book.chapters()
+FIRST, *OTHERS = book.lessons()
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
-from torch.testing import assert_close
 
 from mha_lib.check import diagnose
 from mha_lib.check.catalogue import MISTAKES
+from mha_lib.grade import author
 from tools import book, notebook
 
 (CLINIC,) = (path for path in book.sources() if path.stem.startswith("a4_"))
@@ -52,11 +52,11 @@ def test_sources_are_those_of_the_catalogue():
 def clinic():
     """What the notebook defines, after the set-up and without checks and training."""
     names = {"math": math, "torch": torch, "nn": nn, "F": F, "diagnose": diagnose}
-    names["assert_close"] = assert_close
+    exec(author.closure([CELLS[1].source], ["same"]), names)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         for cell in CELLS[2:]:
-            left_out = re.match(r"check\(|def loss_after", cell.source)
+            left_out = re.match(r"check\(|def loss_after|classes = ", cell.source)
             if cell.cell_type == "code" and not left_out:
                 exec(cell.source, names)
     return names

@@ -1,12 +1,14 @@
 """Student versions are derived, in step, blank, and worth nothing until filled in."""
 
+import ast
 import re
 from functools import cache
 
 import nbformat
 import pytest
 
-from mha_lib.grade.assignments import KEY, parse
+from mha_lib.grade.assignments import KEY, from_notebook
+from mha_lib.grade.inside.cells import parse
 from mha_lib.grade.judge import Judge
 from mha_lib.grade.submission import read
 from tools import assignments, book, notebook
@@ -137,6 +139,7 @@ def test_the_points_survive_as_text(tmp_path, fmt):
 def test_the_rubric_has_a_row_for_each_thing_that_is_worth_points():
     properties = {"inputs_unchanged": 0.5, "right_without_mask": 2}
     parts = {"name": "mha", "task": "mha", "properties": properties}
+    parts["requires"] = ["weights", "mask_optional"]
     spec = SPEC | {"questions": [QUESTION, parts]}
     source = source_of(
         markdown("Text.\n\n<!-- rubric -->\nold\n<!-- /rubric -->\n\nMore."),
@@ -149,7 +152,10 @@ def test_the_rubric_has_a_row_for_each_thing_that_is_worth_points():
         "| `merge` | merge of the heads | 2 |\n"
         "| `mha` | multi-head attention, batch first: right without mask | 2 |\n"
         "| `mha` | multi-head attention, batch first: inputs unchanged | 0.5 |\n"
-        "| all | | 4.5 |\n"
+        "| all | | 4.5 |\n\n"
+        "`mha` has to have, too: weights, mask optional.\n\n"
+        "All points of a question are for an answer that `check` calls right. Where "
+        "something else is wrong, the cheapest part that holds is kept back.\n"
         "<!-- /rubric -->\n\nMore."
     )
 
@@ -218,7 +224,7 @@ def path(request):
 @cache
 def grades(path) -> tuple[dict, dict]:
     """The marks of the source, and of the student version as it is handed out."""
-    spec = parse(notebook.read(path).metadata[KEY])
+    spec = from_notebook(notebook.read(path))
     with Judge(spec, seed=7, **LIMITS) as judge:
         given = path.parent / "student" / path.name
         return judge.grade(read(path)), judge.grade(read(given))
@@ -226,6 +232,25 @@ def grades(path) -> tuple[dict, dict]:
 
 def test_every_student_version_is_in_step():
     assert assignments.main(["--check"]) == 0, "run: python -m tools.assignments"
+
+
+def checks(source):
+    """What the calls of check in a cell ask, by the name that they check."""
+    for node in ast.walk(parse(source)):
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "check":
+            named = {x.arg: ast.literal_eval(x.value) for x in node.keywords}
+            yield node.args[0].id, (named["task"], tuple(named.get("requires", ())))
+
+
+def test_a_notebook_checks_what_the_grader_asks(path):
+    source = notebook.read(path)
+    asked = {q.name: (q.task, q.requires) for q in from_notebook(source).questions}
+    cells = [c.source for c in source.cells if c.cell_type == "code"]
+    checked = {name: ask for cell in cells for name, ask in checks(cell)}
+    assert checked == {name: asked[name] for name in checked}
+    # Of six patterns in one loop the notebook shows the first.
+    loop = {"linear", "scores_of", "context_of", "own_scores", "penalty"}
+    assert asked.keys() - checked.keys() == loop & asked.keys()
 
 
 def test_solutions_get_full_marks(path):
@@ -241,7 +266,7 @@ def test_a_blank_gets_nothing_and_a_sentence(path):
     for question in blank["questions"]:
         assert question["points"] == 0
         said = " ".join(line["text"] for line in question["lines"])
-        assert re.search(r"\bmust be\b|\bmistake", said), said
+        assert re.search(r"\bmust be\b|\bmistake|Required:|is right", said), said
 
 
 def test_no_solution_is_left_in_a_student_version(path):

@@ -102,3 +102,19 @@ def test_the_workflow_asks_before_it_publishes():
     assert asks < hands_over
     assert jobs["publish"]["needs"] == "test"
     assert jobs["publish"]["if"] in steps[asks]["if"]
+
+
+def test_the_readme_has_a_row_for_every_chapter_and_assignment():
+    table = stamp.links_table(*OTHER)
+    rows = [book.ROOT / path for _, path, _ in stamp.ROW.findall(table)]
+    assert rows == [*book.chapters(), *book.assignments()]
+
+
+def test_a_page_without_its_table_is_refused(project):
+    project(NOBODYS, NOBODYS)
+    for page, *_ in stamp.TABLES:
+        path = book.ROOT / page
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("# No table\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="intro.md must hold a table of notebooks"):
+        stamp.links_table(*OTHER)
