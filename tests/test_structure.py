@@ -32,9 +32,9 @@ MAY_IMPORT = {
     ".dropin": ".attention .layouts .masks.* .tiled",
     ".convert": ".convert.*",
     ".checkpoints": ".convert.*",
-    ".plots": "",
+    ".plots": ".plots.*",
     ".__init__": f"{BASE} .attention .convert.* .dropin .styles.* .grade.start",
-    ".widgets": ".widgets.* .plots .layouts",  # they take arrays, not modules
+    ".widgets": ".widgets.* .plots.* .layouts",  # they take arrays, not modules
     ".check": ".check.*",  # judges by a reference of its own
     ".check.beside": ".check.beside.*",  # runs beside submissions, loaded alone
     ".check.catalogue": ".check.catalogue.* .check.reference",
@@ -49,7 +49,8 @@ MAY_IMPORT = {
     "book.how_we_know": "mha_lib.* evidence.* mutants.result",
     "tests": CODE,
     **{f"tests.{room}": f"{CODE} tests.{room}.*" for room in ROOMS},
-    "tests.grade": f"{CODE} tests.grade.* tests.check.submissions_right",
+    "tests.grade": f"{CODE} tests.grade.* tests.check.submissions_right "
+    "tests.check.submissions_broken",
 }
 ALONE = ("mha_lib.grade.inside", "mha_lib.check.beside")  # in a package of any name
 NEVER = [  # (who, whom), a line for each thing that the table is there to keep apart
@@ -102,7 +103,7 @@ def sources() -> list[Path]:
 
 
 def name(path: Path) -> str:
-    """mha_lib/check/tasks.py → mha_lib.check.tasks, of a package its own name."""
+    """mha_lib/check/seen.py → mha_lib.check.seen, of a package its own name."""
     parts = path.relative_to(ROOT).with_suffix("").parts
     if parts[-1] == "__init__" and len(parts) > 2:
         parts = parts[:-1]

@@ -90,3 +90,126 @@ def test_flow_diagram_writes_shapes_on_arrows():
     assert texts == ["a", "b", "", "T E\n(2, 3)"]
     with pytest.raises(KeyError):
         plots.flow_diagram(nodes, [("a", "c", "")])
+
+
+# --- sentences ------------------------------------------------------------------------
+
+PHONE, LEAST = 328, 9  # pixels: what a page has on a phone of 360, what can be read
+
+
+def smallest_text(figure) -> float:
+    """The height in pixels of the smallest text, as a phone shows the figure."""
+    figure.canvas.draw()
+    width = figure.get_tightbbox().width  # inches, at 100 pixels each in the book
+    texts = [t for t in figure.findobj(matplotlib.text.Text) if t.get_text().strip()]
+    points = min(text.get_fontsize() for text in texts)
+    return points / 72 * 100 * min(1, PHONE / (100 * width))
+
+
+WORDS = ["the", "cat", "drank", "milk", "then", "it", "slept"]
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda: plots.arcs(torch.eye(7), WORDS).figure,
+        lambda: plots.shaded_words([torch.rand(7)] * 2, [WORDS] * 2).figure,
+        lambda: plots.shaded_words([torch.rand(6)], [WORDS[:6]], notes=["they"]).figure,
+        lambda: plots.vectors(torch.rand(7, 3), WORDS, features=WORDS[:3]).figure,
+        lambda: plots.look_up(*torch.rand(2, 7), torch.rand(7, 3), WORDS),
+        lambda: plots.attention_map(torch.rand(7, 7), WORDS).figure,
+    ],
+)
+def test_text_can_be_read_on_a_phone(draw):
+    assert smallest_text(draw()) >= LEAST
+
+
+def test_arcs_run_from_query_to_key_and_are_as_thick_as_the_weight():
+    weights = torch.tensor([[0.0, 0.9, 0.1], [0.04, 0.96, 0.0], [0.5, 0.0, 0.5]])
+    ax = plots.arcs(weights, ["a", "b", "c"], title="t")
+    drawn = [(arc.center[0], arc.width, arc.get_linewidth()) for arc in ax.patches]
+    assert [(middle, span) for middle, span, _ in drawn] == [
+        (0.5, 1),
+        (1, 2),
+        (1, 0.5),  # a ring: b looks at itself, and 0.04 is not drawn
+        (1, 2),
+        (2, 0.5),
+    ]
+    assert drawn[0][2] > drawn[3][2] > drawn[1][2]
+    assert [line.get_xdata()[0] for line in ax.lines] == [0, 1, 2]
+    assert [text.get_text() for text in ax.texts] == ["a", "b", "c"]
+    assert ax.get_title() == "t"
+
+
+def test_arcs_of_two_heads_share_the_words():
+    ax = plots.arcs(torch.eye(3), ["a", "b", "c"], queries=[0])
+    low, high = ax.get_ylim()
+    again = plots.arcs(
+        1 - torch.eye(3), ["a", "b", "c"], queries=[2], below=True, colour=9, ax=ax
+    )
+    assert again is ax and len(ax.texts) == 3
+    assert ax.get_ylim() == (-high, high) and -high < low
+    above, *under = ax.patches
+    assert above.center[1] > 0 > under[0].center[1]
+    assert (under[0].theta1, under[0].theta2) == (180, 360)
+    colours = [matplotlib.colors.to_hex(arc.get_edgecolor()) for arc in ax.patches]
+    assert colours == [plots.COLOURS[i].lower() for i in (5, 1, 1)]
+
+
+def test_shaded_words_are_dark_where_the_weight_is():
+    rows = [torch.tensor([0.1, 0.9], requires_grad=True), torch.tensor([1.0])]
+    ax = plots.shaded_words(rows, [["a", "b"], ["c"]], notes=["n", ""], title="t")
+    assert [text.get_text() for text in ax.texts] == [
+        *("a", "0.10", "b", "0.90", "n"),
+        *("c", "1.00"),
+    ]
+    light, dark, _ = (sum(patch.get_facecolor()[:3]) for patch in ax.patches)
+    assert light > dark
+    assert [ax.texts[i].get_color() for i in (0, 2)] == ["black", "white"]
+    assert ax.get_title() == "t"
+
+
+# --- steps ----------------------------------------------------------------------------
+
+
+def test_vectors_are_rows_of_coloured_numbers():
+    rows = torch.tensor([[2.0, -0.25], [0.0, 1.0]], requires_grad=True)
+    ax = plots.vectors(rows, ["a", "b"], title="t")
+    np.testing.assert_allclose(ax.images[0].get_array(), rows.detach())
+    assert [text.get_text() for text in ax.texts] == ["2", "-0.25", "0", "1"]
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["0", "1"]
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["a", "b"]
+    low, high = ax.images[0].get_clim()
+    assert low == -high  # zero is white
+    assert ax.get_title() == "t"
+    other = plt.subplots()[1]
+    assert plots.vectors(torch.zeros(1, 1), ["a"], ax=other) is other
+
+
+def test_look_up_shows_scores_weights_values_and_their_mean():
+    scores, weights = torch.tensor([0.0, -1.5]), torch.tensor([0.75, 0.25])
+    values = torch.tensor([[4.0, 0.0, 0.0], [0.0, 4.0, 8.0]])
+    figure = plots.look_up(scores, weights, values, ["a", "b"], features="xyz")
+    titles = [ax.get_title() for ax in figure.axes[:3]]
+    assert titles == ["scores", "weights", "values"]
+    assert [text.get_text() for text in figure.axes[0].texts] == ["0.00", "-1.50"]
+    assert [text.get_text() for text in figure.axes[1].texts] == ["0.75", "0.25"]
+    (context,) = (ax for ax in figure.axes[3:] if len(ax.texts) == 3)
+    assert [text.get_text() for text in context.texts] == ["3", "1", "2"]
+
+
+def test_pictures_of_sentences_name_what_does_not_fit():
+    with pytest.raises(
+        ValueError, match=r"3 words need weights \(3, 3\); got \(2, 3\)"
+    ):
+        plots.arcs(torch.zeros(2, 3), ["a", "b", "c"])
+    with pytest.raises(ValueError, match="as many weights and notes; got 1 and 2"):
+        plots.shaded_words([torch.zeros(1)], [["a"]], notes=["x", "y"])
+    with pytest.raises(ValueError, match="2 words need weights; got 1"):
+        plots.shaded_words([torch.zeros(1)], [["a", "b"]])
+    with pytest.raises(ValueError, match=r"1 words need as many rows; got \(2, 2\)"):
+        plots.vectors(torch.zeros(2, 2), ["a"])
+    with pytest.raises(ValueError, match="2 entries need 2 features; got 1"):
+        plots.vectors(torch.zeros(1, 2), ["a"], features=["x"])
+    with pytest.raises(ValueError, match="2 words need 2 weights; got 1"):
+        plots.look_up(torch.zeros(2), torch.zeros(1), torch.zeros(2, 3), ["a", "b"])
