@@ -35,10 +35,9 @@ assignments: $(READY) ## execute every assignment, and write what students get
 test: book ## build the book, then run every test
 	@$(BIN)/python -m pytest
 
-quick: $(READY) ## run most tests of the library and of check (a minute or two)
-	@EXAMPLES=5 $(BIN)/python -m pytest -q tests/library tests/check mha_lib \
-		--ignore=mha_lib/grade --ignore=tests/check/stress \
-		--ignore=tests/check/unusual --ignore=tests/check/test_guessed.py
+quick: $(READY) ## run most tests of the library and of check (a minute)
+	@EXAMPLES=5 $(BIN)/python -m pytest -q -m "not exhaustive and not long" \
+		tests/library tests/check mha_lib --ignore=mha_lib/grade
 
 exhaustive: $(READY) ## try every case of what the tests try a sample of
 	@$(BIN)/python -m pytest -m exhaustive tests

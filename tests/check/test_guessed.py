@@ -14,6 +14,8 @@ from mha_lib.check.tasks.draw import Draw
 from tests.check.layers import Right
 from tests.check.submissions_right import tensorflow_way
 
+pytestmark = pytest.mark.long
+
 SEEDS = (0, 11, 20261123)
 
 

@@ -17,6 +17,8 @@ from mha_lib.check.search import names
 from mha_lib.check.seen import SPECIAL
 from tests.check.executed import executed, one_name, said
 
+pytestmark = pytest.mark.long
+
 # Sets of names that give the same numbers on every probe, beside those that hold two
 # names of one function (SAME_FUNCTION). Each line says why.
 SQUARE = "one of them fails unless T = S, so both lengths are the same"

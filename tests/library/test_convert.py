@@ -31,6 +31,8 @@ from mha_lib import (
 from mha_lib.convert import FORMATS
 from mha_lib.styles import STYLES
 
+pytestmark = pytest.mark.long
+
 PAIRS = pytest.mark.parametrize(
     ("source", "target"),
     list(product(STYLES, STYLES)),

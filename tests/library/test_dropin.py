@@ -36,6 +36,8 @@ from tests.library.torch_pair import (
     tensor,
 )
 
+pytestmark = pytest.mark.long
+
 # --- the grid -------------------------------------------------------------------
 
 LAYERS = [

@@ -33,6 +33,8 @@ from tests.library.torch_pair import (
     tensor,
 )
 
+pytestmark = pytest.mark.long
+
 # torch's compiler and jvp still import modules that script a function.
 SCRIPTED = pytest.mark.filterwarnings("ignore:`torch.jit.script`:DeprecationWarning")
 # torch says so of every nested tensor, those of its own encoder included.

@@ -7,6 +7,8 @@ from torch import nn
 
 from tests.check.stress import plain
 
+pytestmark = pytest.mark.long
+
 
 def test_attention_is_that_of_torch():
     q, k, v, mask = plain.given("attention", V=7, mask="random")

@@ -27,6 +27,8 @@ from tests.check.stress import (  # noqa: F401 (each fills PROGRAMS)
 from tests.check.stress.allowed import ALLOWED
 from tests.check.stress.programs import PROGRAMS
 
+pytestmark = pytest.mark.long
+
 NAMES = sorted(PROGRAMS)
 LISTED = [name for names in ALLOWED.values() for name in names]
 WRONG = [name for name in NAMES if name not in LISTED]

@@ -12,6 +12,8 @@ from tests.check.stress import table as tables
 from tests.check.stress.bases import BASES
 from tests.check.stress.typical import TYPICAL, Typical, made
 
+pytestmark = pytest.mark.long
+
 STORED = json.loads(tables.TABLE.read_text("utf-8"))
 CALLS = [  # one of them shows each mistake
     *(dict(), dict(D=7), dict(random=True)),

@@ -18,6 +18,8 @@ from tests.check.unusual import (  # noqa: F401 (each fills PROGRAMS)
 )
 from tests.check.unusual.registry import PROGRAMS, plain_attention, plain_layer
 
+pytestmark = pytest.mark.long
+
 LAYERS = "mha", "mha_sequence_first", "split_concat"
 FAULTED = {  # name -> why
     "mha-Pipes": "dropout of the output alone is a mistake of the catalogue",
