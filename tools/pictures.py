@@ -1,8 +1,10 @@
-"""Take the pictures of the README anew: `python -m tools.pictures`, after a build.
+"""Take the first pictures anew: `python -m tools.pictures`, after a build.
 
-A widget as it stands on its page, and what `check` says of a layer with one mistake.
+For the README a widget as it stands on its page, and what `check` says of a layer with
+one mistake; for the first page of the book what a head of chapter 1 has learned.
 """
 
+import base64
 import inspect
 import sys
 from html import escape
@@ -12,10 +14,12 @@ import torch
 from playwright.sync_api import Browser, sync_playwright
 
 from mha_lib.check import check
-from tools import book
+from tools import book, notebook
 from tools.browser import NoChromium, Visit, launch
 
 PICTURES = book.ROOT / ".github" / "pictures"
+HERO = book.ROOT / "book" / "pictures" / "hero.png"
+DRAWN = book.ROOT / "book" / "01_attention.ipynb", "hero"  # the page and its cell
 LOOK = (
     "book/02_heads_in_a_loop",
     ".mha-attention-explorer",
@@ -42,8 +46,16 @@ def told() -> str:
     return PAGE.format(code=escape(code), said=check(attention)._repr_html_())
 
 
+def hero() -> bytes:
+    """The picture of the cell that draws what chapter 1 trained, as it was last run."""
+    page, name = DRAWN
+    (cell,) = [cell for cell in notebook.read(page).cells if cell.id == name]
+    (picture,) = [out.data["image/png"] for out in cell.outputs if "data" in out]
+    return base64.b64decode(picture)
+
+
 def take(browser: Browser, into: Path) -> list[Path]:
-    """Both pictures, as files of this folder."""
+    """Both pictures of the README, as files of this folder."""
     page, widget = LOOK
     root = book.HTML.as_uri()
     visit = Visit(browser, f"{root}/{page}.html", root, color_scheme="light", **SCREEN)
@@ -62,6 +74,7 @@ def take(browser: Browser, into: Path) -> list[Path]:
 def main() -> None:
     if not (book.HTML / f"{LOOK[0]}.html").exists():
         sys.exit("The pages are not built; run: make book")
+    HERO.write_bytes(hero())
     try:
         with sync_playwright() as playwright:
             for path in take(launch(playwright), PICTURES):

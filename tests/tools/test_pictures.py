@@ -24,6 +24,13 @@ def test_the_readme_shows_them():
     assert all((book.ROOT / path).exists() for _, path in shown)
 
 
+def test_the_first_page_shows_what_chapter_1_learned():
+    kept, drawn = pictures.HERO.read_bytes(), pictures.hero()
+    assert kept == drawn, "run: python -m tools.pictures"
+    intro = (book.ROOT / "book" / "intro.md").read_text(encoding="utf-8")
+    assert "pictures/hero.png" in intro
+
+
 def test_the_report_names_the_mistake():
     assert "mask-inverted" in pictures.told()
 
