@@ -1,0 +1,80 @@
+"""A measured number in the text stands in an assertion near it, or beside a source."""
+
+import re
+
+import pytest
+
+from tools import book, notebook
+
+NUMBER = re.compile(
+    r"(?<![\w.#/·-])(\d+\.\d+"  # with a decimal point, a unit, or as a factor
+    r"|\d+(?=\s?(?:%|times\b|ms\b|µs\b|[kMG]i?B\b|bytes\b|seconds?\b)))"
+)
+NO_NUMBERS = re.compile(
+    r"`[^`]*`|\]\([^)]*\)|\{[\w:]+\}`[^`]*`|https?://\S+"
+    r"|^:label:.*$|^```\{(?:exercise|solution)-start\}.*$"
+    r"|(?:[Ss]ections?|[Ee]xercises?|[Tt]orch|Python) \d+\.\d+(?:(?:,| and) \d+\.\d+)*"
+    r"|\[\d+\.\d+",
+    re.MULTILINE,
+)
+SOURCE = re.compile(r"\{cite|github\.com/")
+AROUND = 2  # cells before and after, where its section is longer
+
+
+def numbers(paragraph: str) -> list[str]:
+    """What a paragraph states as measured; none where it names somebody's text."""
+    if SOURCE.search(paragraph):
+        return []
+    return NUMBER.findall(NO_NUMBERS.sub(" ", paragraph))
+
+
+def sections(cells) -> list[int]:
+    """The number of the section that each cell ends in."""
+    count, found = 0, []
+    for cell in cells:
+        text = cell.source if cell.cell_type == "markdown" else ""
+        count += len(re.findall(r"^## ", text, re.MULTILINE))
+        found.append(count)
+    return found
+
+
+def unchecked(cells) -> list[tuple[int, str]]:
+    """Each number that no code with an assertion near it holds, with its cell."""
+    of, found = sections(cells), []
+    for i, cell in enumerate(cells):
+        if cell.cell_type != "markdown" or i == 0:
+            continue
+        near = [
+            other.source
+            for j, other in enumerate(cells)
+            if other.cell_type == "code" and "assert" in other.source
+            if of[j] in {of[i], of[i - 1]} or abs(i - j) <= AROUND
+        ]
+        code = "\n".join(near)
+        found += [
+            (i, number)
+            for paragraph in cell.source.split("\n\n")
+            for number in numbers(paragraph)
+            if not re.search(rf"(?<![\d.]){re.escape(number)}0*(?!\d)", code)
+        ]
+    return found
+
+
+@pytest.mark.parametrize("path", book.lessons(), ids=lambda path: path.stem)
+def test_what_the_text_measures_is_asserted(path):
+    assert unchecked(notebook.read(path).cells) == []
+
+
+def test_a_number_that_nobody_checks_is_found():
+    def page(text, code):
+        return [
+            notebook.nbformat.v4.new_markdown_cell("# Title"),
+            notebook.nbformat.v4.new_markdown_cell(text),
+            notebook.nbformat.v4.new_code_cell(code),
+        ]
+
+    assert unchecked(page("It is 1.7 times 30 %.", "x")) == [(1, "1.7"), (1, "30")]
+    assert unchecked(page("It is 1.7.", "assert x == 1.70")) == []
+    assert unchecked(page("It is 1.7.", "assert x == 1.75")) == [(1, "1.7")]
+    assert unchecked(page("It was 1.7 {cite}`somebody`.", "x")) == []
+    assert unchecked(page("Exercise 1.7 and `1.7` of torch 2.5.", "x")) == []
