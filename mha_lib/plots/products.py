@@ -12,7 +12,7 @@ from mha_lib.plots.maps import cells
 
 __all__ = ["einsum_cells"]
 
-CELL, GAP = 0.31, 0.22  # inches: a cell, what stands between two tables
+CELL, GAP = 0.3, 0.21  # inches: a cell, what stands between two tables
 BARE = 0.22  # inches: a letter before a table
 READ, QUIET = 1, 7  # numbers of colours: read or written, and the rest
 
