@@ -12,6 +12,7 @@ from mha_lib.plots.maps import (
     head_maps,
     mask_map,
 )
+from mha_lib.plots.products import einsum_cells
 from mha_lib.plots.sentences import arcs, shaded_words
 from mha_lib.plots.steps import look_up, vectors
 
@@ -20,6 +21,7 @@ __all__ = [
     "arcs",
     "attention_map",
     "cells",
+    "einsum_cells",
     "flow_diagram",
     "head_maps",
     "look_up",

@@ -109,6 +109,12 @@ def smallest_text(figure) -> float:
 WORDS = ["the", "cat", "drank", "milk", "then", "it", "slept"]
 
 
+def einsum_of(words):
+    operands = {"x": torch.rand(len(words), 3), "x again": torch.rand(len(words), 3)}
+    at, labels = {"t": 1, "s": 2}, {"t": words, "s": words}
+    return plots.einsum_cells("te,se->ts", operands, at, labels=labels)
+
+
 @pytest.mark.parametrize(
     "draw",
     [
@@ -118,6 +124,7 @@ WORDS = ["the", "cat", "drank", "milk", "then", "it", "slept"]
         lambda: plots.vectors(torch.rand(7, 3), WORDS, features=WORDS[:3]).figure,
         lambda: plots.look_up(*torch.rand(2, 7), torch.rand(7, 3), WORDS),
         lambda: plots.attention_map(torch.rand(7, 7), WORDS).figure,
+        lambda: einsum_of(WORDS[1:4]),
     ],
 )
 def test_text_can_be_read_on_a_phone(draw):
@@ -213,3 +220,58 @@ def test_pictures_of_sentences_name_what_does_not_fit():
         plots.vectors(torch.zeros(1, 2), ["a"], features=["x"])
     with pytest.raises(ValueError, match="2 words need 2 weights; got 1"):
         plots.look_up(torch.zeros(2), torch.zeros(1), torch.zeros(2, 3), ["a", "b"])
+
+
+# --- products -------------------------------------------------------------------------
+
+
+def painted(ax):
+    """The places of the cells of a table that are not grey."""
+    grey = matplotlib.colors.to_rgba("#EEEEEE")
+    return {(p.get_y(), p.get_x()) for p in ax.patches if p.get_facecolor() != grey}
+
+
+def test_einsum_cells_paints_what_makes_a_cell_and_writes_its_sum():
+    q, k = torch.tensor([[1, 2], [0, 1], [5, 7]]), torch.tensor([[3, 4], [1, 6]])
+    labels = {"t": ["a", "b", "c"], "s": ["d", "e"]}
+    at = {"t": 2, "s": 1}
+    figure = plots.einsum_cells("td,sd->ts", {"q": q, "k": k}, at, labels=labels)
+    first, second, result = figure.axes
+    assert painted(first) == {(2, 0), (2, 1)}
+    assert painted(second) == {(1, 0), (1, 1)}
+    assert painted(result) == {(2, 1)}
+    numbers = [int(text.get_text()) for text in result.texts]
+    assert numbers == [11, 13, 4, 6, 43, 47]
+    texts = [text.get_text() for text in figure.texts]
+    assert texts == ["q", "·", "k", "=", "result", "", "5 · 1 + 7 · 6 = 47"]
+    axes = [(ax.get_ylabel(), ax.get_xlabel()) for ax in figure.axes]
+    assert axes == [("t", "d"), ("s", "d"), ("t", "s")]
+    rows = [[x.get_text() for x in ax.get_yticklabels()] for ax in figure.axes]
+    assert rows == [["a", "b", "c"], ["d", "e"], []]  # new words once
+    assert [x.get_text() for x in result.get_xticklabels()] == ["d", "e"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "shapes", "at", "parts", "text"),
+    [
+        ("ii->", [(2, 2)], {}, [2, 1], "0 + 3 = 3"),
+        ("te->e", [(3, 2)], {"e": 1}, [3, 1], "1 + 3 + 5 = 9"),
+        ("i,j->ij", [(3,), (2,)], {"i": 2, "j": 1}, [1, 1, 1], "2 · 1 = 2"),
+        ("te->et", [(3, 2)], {"t": 2, "e": 0}, [1, 1], "4 = 4"),
+    ],
+)
+def test_einsum_cells_draws_every_kind_of_pattern(pattern, shapes, at, parts, text):
+    operands = {str(n): torch.zeros(shape) for n, shape in enumerate(shapes)}
+    for x in operands.values():
+        x.copy_(torch.arange(x.numel()).view(x.shape))
+    figure = plots.einsum_cells(pattern, operands, at)
+    assert [len(painted(ax)) for ax in figure.axes] == parts
+    assert figure.texts[-1].get_text() == text
+
+
+def test_einsum_cells_names_what_does_not_fit():
+    x = torch.zeros(2, 3)
+    with pytest.raises(ValueError, match="at most two axes; got the pattern bte->te"):
+        plots.einsum_cells("bte->te", {"x": x[None]}, {"t": 0, "e": 0})
+    with pytest.raises(ValueError, match="at must name a cell by 'te'; got no 't'"):
+        plots.einsum_cells("te->te", {"x": x}, {"e": 0})
