@@ -9,7 +9,6 @@ NOT_YET = {
     "04_one_matrix_for_qkv",
     "06_einsum_sequence_first",
     "07_pytorchs_own",
-    "08_tensorflow_style",
     "09_they_all_agree",
     "10_what_it_costs",
     "11_the_clinic",
