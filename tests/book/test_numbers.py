@@ -28,6 +28,11 @@ def numbers(paragraph: str) -> list[str]:
     return NUMBER.findall(NO_NUMBERS.sub(" ", paragraph))
 
 
+def stem(number: str) -> str:
+    """As a pattern, without the zeros at its end: 0.50 is 0.5, 1.00 is 1."""
+    return re.escape(number.rstrip("0").rstrip(".") if "." in number else number)
+
+
 def sections(cells) -> list[int]:
     """The number of the section that each cell ends in."""
     count, found = 0, []
@@ -55,7 +60,7 @@ def unchecked(cells) -> list[tuple[int, str]]:
             (i, number)
             for paragraph in cell.source.split("\n\n")
             for number in numbers(paragraph)
-            if not re.search(rf"(?<![\d.]){re.escape(number)}0*(?!\d)", code)
+            if not re.search(rf"(?<![\d.]){stem(number)}\.?0*(?!\d)", code)
         ]
     return found
 
@@ -75,6 +80,7 @@ def test_a_number_that_nobody_checks_is_found():
 
     assert unchecked(page("It is 1.7 times 30 %.", "x")) == [(1, "1.7"), (1, "30")]
     assert unchecked(page("It is 1.7.", "assert x == 1.70")) == []
+    assert unchecked(page("It is 1.70.", "assert x == 1.7")) == []
     assert unchecked(page("It is 1.7.", "assert x == 1.75")) == [(1, "1.7")]
     assert unchecked(page("It was 1.7 {cite}`somebody`.", "x")) == []
     assert unchecked(page("Exercise 1.7 and `1.7` of torch 2.5.", "x")) == []
