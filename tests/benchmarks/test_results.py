@@ -1,5 +1,6 @@
 """Committed numbers: their tables, plots and goals, and what chapter 10 has of them."""
 
+import nbformat
 import pytest
 
 from benchmarks import __main__, chapter, goals, jobs, plots, report, results, timing
@@ -73,16 +74,26 @@ def test_goals_are_judged_by_their_worst_case():
     assert all(goal.reached for goal in goals.goals(content))
 
 
-def test_chapter_10_holds_the_committed_numbers():
-    wanted = chapter.sources(results.load(results.FOLDER / "cpu.json"))
-    cells = notebook.read(chapter.NOTEBOOK).cells
-    stored = [c.source for c in cells if c.source.startswith("# Stored results")]
-    assert stored == list(wanted.values()), "run: python -m benchmarks.chapter"
+def stored():
+    return chapter.sources(results.load(results.FOLDER / "cpu.json"))
+
+
+@pytest.mark.parametrize("path", chapter.notebooks(), ids=lambda path: path.stem)
+def test_a_page_holds_the_committed_numbers(path):
+    cells = [cell.source for cell in notebook.read(path).cells]
+    found = [source for source in cells if source.startswith("# Stored results")]
+    assert found == stored()[path], "run: python -m benchmarks.chapter"
+
+
+def test_a_page_without_its_cells_is_not_written(tmp_path):
+    page = tmp_path / "page.ipynb"
+    notebook.write(nbformat.v4.new_notebook(), page)
+    with pytest.raises(ValueError, match="needs a cell for each"):
+        chapter.write(page, stored()[chapter.notebooks()[0]])
 
 
 def test_stored_numbers_are_python_and_fit_on_the_page():
-    wanted = chapter.sources(results.load(results.FOLDER / "cpu.json"))
-    for source in wanted.values():
+    for source in sum(stored().values(), []):
         compile(source, "cell", "exec")
         assert len(source.splitlines()) <= 20
         assert max(map(len, source.splitlines())) <= 80

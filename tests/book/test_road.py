@@ -11,7 +11,6 @@ NOT_YET = {
     "07_pytorchs_own",
     "08_tensorflow_style",
     "09_they_all_agree",
-    "10_what_it_costs",
     "11_the_clinic",
 }
 
