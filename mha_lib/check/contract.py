@@ -23,6 +23,7 @@ __all__ = ["adaptations", "faults", "judged", "property_names"]
 Faults = dict[str, Fact | None]  # of each property that was looked at; None: it holds
 
 ALWAYS = ("runs", "output_shape", "inputs_unchanged", "deterministic", "right")
+OF_OWN = ("runs", "inputs_unchanged", "right")
 OF_PARTS = ("gradients", "double_precision")
 OF_WEIGHTED = (
     *("right_without_mask", "right_with_mask", "mask_as_given", "output_dtype"),
@@ -66,7 +67,18 @@ def judged(task: str, requires: Iterable[str] = ()) -> set[str]:
 
 
 def property_names(task: str) -> set[str]:
-    """Every property that a diagnosis of this task may have."""
+    """Every property that a diagnosis of this task may have.
+
+    Example:
+        >>> from mha_lib.check import own_task, property_names, registered
+        >>> def double(x):
+        ...     return 2 * x
+        >>> task = own_task("double", double, lambda generator: {"three": {"x": 3}})
+        >>> with registered(task):
+        ...     sorted_names = sorted(property_names("double"))
+        >>> sorted_names
+        ['inputs_unchanged', 'right', 'right: three', 'runs']
+    """
     names = _owed(task)
     if task in WEIGHTED:
         names |= {*ON_REQUEST}
@@ -80,6 +92,9 @@ def property_names(task: str) -> set[str]:
 def _owed(task: str) -> set[str]:
     if task not in TASKS:
         raise ValueError(f"task must be one of {', '.join(TASKS)}; got {task!r}")
+    if TASKS[task].conclude:  # one that is not ours
+        cases = (f"right: {probe['name']}" for probe in TASKS[task].probes())
+        return {*OF_OWN, *cases}
     if task in WEIGHTED:
         names = {*ALWAYS, *OF_WEIGHTED}
         names |= {*OF_MASKED} if task != "split_concat" else {"causality_optional"}
@@ -150,11 +165,11 @@ def _fault(
 ) -> Fact | None:
     """What is not as it has to be in one probe; None if all is."""
     if "outputs" not in outcome:
-        return Fact(name, _failure(outcome))
+        return Fact(name, _failure(outcome, probe))
     theirs, ours = outcome["outputs"], compute(_asked(seen, loading, probe))
     if seen.task in MASKS:
-        same = matches(seen.boolean(theirs["output"], ours["output"]), ours["output"])
-        return None if same else Fact(name)
+        mask = seen.boolean(theirs["output"], ours["output"], probe["sizes"])
+        return None if matches(mask, ours["output"]) else Fact(name)
     wanted, dtype = probe["options"].get("dtype"), str(theirs["output"].dtype)
     if wanted and dtype != f"torch.{wanted}":
         return Fact(name, {"dtype": dtype})
@@ -172,9 +187,10 @@ def _fault(
     return None
 
 
-def _failure(outcome: dict) -> dict[str, object]:
+def _failure(outcome: dict, probe: dict) -> dict[str, object]:
     said = {key: outcome[key] for key in ("error", "line") if key in outcome}
-    return {"error": "it did not answer", **said}
+    sizes = probe["sizes"] if outcome.get("raised_by") == "torch" else {}
+    return {"error": "it did not answer", "sizes": sizes, **said}
 
 
 def _fits(theirs: Tensor, ours: Tensor, seen: Seen) -> bool:
@@ -204,9 +220,9 @@ def _asked(seen: Seen, loading: Loading, probe: dict) -> Problem:
 def _gradients(seen: Seen, loading: Loading, right: bool) -> Faults:
     """Whether gradients arrive, and are those of the right answer."""
     probes = [(p, loading.of(o)) for p, o in seen.pairs if p["options"].get("grad")]
-    for _, outcome in probes:
+    for probe, outcome in probes:
         if "outputs" not in outcome:
-            return {"gradients": Fact("gradients", _failure(outcome))}
+            return {"gradients": Fact("gradients", _failure(outcome, probe))}
     found: Faults = {"gradients": None}
     lost = [(p, o["without_gradient"]) for p, o in probes if o.get("without_gradient")]
     if lost:
@@ -260,5 +276,6 @@ def _asked_for(seen: Seen) -> Faults:
     for name, probe in (("half_precision", "half"), ("any_device", "device")):
         if pair := seen.probe(probe):
             fails = "error" in pair[1]
-            found[name] = Fact(name, _failure(pair[1])) if fails else None
+            failure = _failure(pair[1], pair[0])
+            found[name] = Fact(name, failure) if fails else None
     return found

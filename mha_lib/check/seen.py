@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mha_lib.check.beside import CHOSEN_DROPOUT, MAKES_LAYERS, REMEMBERS
+from mha_lib.check.beside import CHOSEN_DROPOUT, MAKES_LAYERS, REMEMBERS, UNFINISHED
 from mha_lib.check.catalogue import MASKS
 from mha_lib.check.reference import Problem, compute
 from mha_lib.check.search import Case
@@ -51,6 +51,8 @@ class Seen:
         self.remembers = any(n.get("code") == REMEMBERS for n in self.notes)
         self.varies = any(o.get("repeat_differs") for o in answered) or self.remembers
         self.makes_layers = any(n.get("code") == MAKES_LAYERS for n in self.notes)
+        left = [n["line"] for n in self.notes if n.get("code") == UNFINISHED]
+        self.dots = next(iter(left), "")  # where `...` stands
         self.changed = sorted(
             {n for _, o in self.pairs for n in o.get("changed_inputs", ())}
         )
@@ -96,13 +98,13 @@ class Seen:
     def _case(self, probe: dict, outcome: dict, problem: Problem) -> Case:
         output = outcome.get("outputs", {}).get("output")
         if output is not None and self.task in MASKS:
-            output = self.boolean(output, compute(problem)["output"])
+            output = self.boolean(output, compute(problem)["output"], problem.sizes)
         elif output is not None and self.dtype is not None:
             output = (output.real if output.is_complex() else output).to(self.dtype)
         weights = outcome.get("outputs", {}).get("weights")
         return Case(problem, output, probe["name"], weights)
 
-    def boolean(self, mask: Tensor, expected: Tensor) -> Tensor:
+    def boolean(self, mask: Tensor, expected: Tensor, sizes: dict[str, int]) -> Tensor:
         """A mask of numbers as the boolean one it stands for; needless axes removed."""
         if mask.dtype != torch.bool:
             self.numbers = True
@@ -112,6 +114,7 @@ class Seen:
         if mask.dim() > expected.dim() and mask.numel() == expected.numel():
             self.needless = {"required": expected.shape, "got": mask.shape}
             self.needless = {key: tuple(x) for key, x in self.needless.items()}
+            self.needless["sizes"] = sizes
             return mask.reshape(expected.shape)
         return mask
 

@@ -25,6 +25,7 @@ STOOD_IN = (
     "It was judged beside our {}, because yours is not right yet: a mistake is paid "
     "for once."
 )
+HIT = "The cell that should define it did not run to its end: {}."
 JUDGING = 30.0  # seconds of CPU time to find a name for a mistake; most need one
 
 
@@ -104,8 +105,7 @@ class Judge:
             if question.name not in lost or not names:
                 continue
             reply = self._run(submission, [question], names)
-            outcomes = _Said(reply).outcomes(question.name, self.probes)
-            again = self._question(question, outcomes)
+            again = self._question(question, _Said(reply))
             if again["points"] > parts[question.name]["points"]:
                 said = STOOD_IN.format(" and ".join(names))
                 again["lines"].append(Line(level=1, text=said, href=""))
@@ -116,8 +116,7 @@ class Judge:
     def _marked(self, reply: Reply) -> dict:
         said = _Said(reply)
         questions = [
-            self._question(question, said.outcomes(question.name, self.probes))
-            for question in self.assignment.questions
+            self._question(question, said) for question in self.assignment.questions
         ]
         return {
             "assignment": self.assignment.id,
@@ -132,12 +131,15 @@ class Judge:
             "memory": reply.memory,
         }
 
-    def _question(self, question: Question, outcomes: list[dict]) -> dict:
+    def _question(self, question: Question, said: "_Said") -> dict:
         task, probes = TASKS[question.task], self.probes[question.name]
+        outcomes = said.outcomes(question.name, self.probes)
         try:
             diagnosis = diagnosed(task.name, probes, outcomes, question.requires)
             report = Report(diagnosis, task)
             lines, shown = report.lines, report.picture()
+            if hit := said.hit(question.name):
+                lines.insert(1, Line(level=1, text=HIT.format(hit), href=""))
         except Exception as error:  # a fault of ours must not stop the others
             text = f"this could not be judged, a fault of the grader: {error!r}"
             diagnosis = Diagnosis(task.name, "failed", error=text)
@@ -217,6 +219,11 @@ class _Said:
                 self.notes = _strings(message["notes"])
             elif isinstance(message.get("question"), str):
                 self.answers.setdefault(message["question"], message)
+
+    def hit(self, name: str) -> str:
+        """What failed in the cell of a question."""
+        hit = self.answers.get(name, {}).get("hit")
+        return hit[:500] if isinstance(hit, str) else ""
 
     def outcomes(self, name: str, probes: dict[str, list[dict]]) -> list[dict]:
         """An outcome for each probe, of the form that the adapter gives it."""

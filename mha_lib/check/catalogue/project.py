@@ -20,7 +20,23 @@ def _layers(roles: str) -> Callable:
     return layers
 
 
+# How a fused projection is cut, and which matrices then meet query, key and value. Of
+# the orders in which one part is in its place, two are below under names of their own.
+CUTS = {"vqk": "kvq", "kvq": "vqk", "vkq": "vkq"}
+
 MISTAKES = (
+    *(
+        Mistake(
+            f"cut-as-{cut}",
+            "The matrices of q, k and v have changed roles",
+            f"a fused projection is cut as {', '.join(cut)}; if its rows are meant to "
+            f"lie like that, check takes layers={{'{cut}': '…', 'o': '…'}}",
+            _THIRDS,
+            stages={"project": _layers(roles)},
+            tasks=LAYERS,
+        )
+        for cut, roles in CUTS.items()
+    ),
     Mistake(
         "wq-wk-swapped",
         "The matrices of q and k have changed roles",

@@ -1,0 +1,51 @@
+"""What to do about a mistake that has no name: where it shows, and a next step."""
+
+from mha_lib.check.diagnosis import Diagnosis
+from mha_lib.check.words import Fact
+
+__all__ = ["next_step", "where"]
+
+CASE = "right: "  # begins the property of a case
+AFTER = {"weights-right", "not-times-values", "normalised"}  # what is behind the map
+BEFORE = {"weights-first", "scores-times", "map-sums", "later-unseen", "some-unseen"}
+STEPS = {  # of the other tasks
+    "split_heads": "next-numbers",
+    "merge_heads": "next-numbers",
+    "causal_mask": "next-table",
+    "padding_mask": "next-table",
+    "combine_masks": "next-table",
+}
+
+
+def where(found: Diagnosis) -> list[Fact]:
+    """In which calls it is right, and in which it is not."""
+    holds = found.properties
+    cases = {k.removeprefix(CASE): x for k, x in holds.items() if k.startswith(CASE)}
+    facts = []
+    if cases:
+        right = [name for name, holds in cases.items() if holds]
+        wrong = [name for name, holds in cases.items() if not holds]
+        facts.append(Fact("cases", {"right": right, "wrong": wrong}))
+    plain, masked = (holds.get(f"right_{x}_mask") for x in ("without", "with"))
+    if None not in (plain, masked) and not (plain and masked):
+        facts.append(Fact("with-and-without", {"plain": plain, "masked": masked}))
+    if holds.get("rows_sum_to_one") is False:
+        facts.append(Fact("rows-lost"))
+    return facts
+
+
+def next_step(found: Diagnosis) -> Fact:
+    """What to try first, by what was seen."""
+    codes = {fact.code for fact in found.evidence if isinstance(fact, Fact)}
+    holds = found.properties
+    if found.task in STEPS:
+        return Fact(STEPS[found.task])
+    if "right_with_mask" not in holds:
+        return Fact("next-smallest")
+    if holds["right_without_mask"] and not holds["right_with_mask"]:
+        return Fact("next-mask")
+    if codes & AFTER:
+        return Fact("next-after")
+    if codes & BEFORE:
+        return Fact("next-before")
+    return Fact("next-stages")
