@@ -6,16 +6,17 @@ owes, and any other name of `property_names` may be required too.
 """
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 import torch
 from torch import Tensor
 
 from mha_lib.check.beside import RAN_WITH, REORDERED
 from mha_lib.check.catalogue import MASKS, WEIGHTED
-from mha_lib.check.reference import Problem, compute
+from mha_lib.check.reference import Problem, compute, posed
 from mha_lib.check.search import matches
 from mha_lib.check.seen import Loading, Seen
-from mha_lib.check.tasks import TASKS
+from mha_lib.check.tasks import TASKS, Task
 from mha_lib.check.words import Fact
 
 __all__ = ["adaptations", "faults", "judged", "property_names"]
@@ -93,17 +94,22 @@ def _owed(task: str) -> set[str]:
     if task not in TASKS:
         raise ValueError(f"task must be one of {', '.join(TASKS)}; got {task!r}")
     if TASKS[task].conclude:  # one that is not ours
-        cases = (f"right: {probe['name']}" for probe in TASKS[task].probes())
-        return {*OF_OWN, *cases}
+        return {*OF_OWN, *_cases(TASKS[task])}
     if task in WEIGHTED:
         names = {*ALWAYS, *OF_WEIGHTED}
         names |= {*OF_MASKED} if task != "split_concat" else {"causality_optional"}
         names |= {*OF_ATTENTION} if task == "attention" else set()
         return names | ({"strided"} if task in OF_STRIDED else set())
-    probes = (p for p in TASKS[task].probes() if "conduct" not in p["options"])
-    names = {*ALWAYS, *(f"right: {probe['name']}" for probe in probes)}
+    names = {*ALWAYS, *_cases(TASKS[task])}
     names |= {"output_dtype", "other_sizes"} if task in MASKS else {*OF_PARTS}
     return names | ({"strided"} if task in OF_STRIDED else set())
+
+
+@lru_cache
+def _cases(task: Task) -> tuple[str, ...]:
+    """The properties that its cases have, which are the same for every seed."""
+    probes = (p for p in task.probes() if "conduct" not in p["options"])
+    return tuple(f"right: {probe['name']}" for probe in probes)
 
 
 # --- what was seen -------------------------------------------------------------------
@@ -203,18 +209,20 @@ def _fits(theirs: Tensor, ours: Tensor, seen: Seen) -> bool:
 
 def _asked(seen: Seen, loading: Loading, probe: dict) -> Problem:
     """The problem of a probe whose mask may have any shape that broadcasts."""
+    return posed(probe, seen.missing, loading.turned, _expanded)
+
+
+def _expanded(probe: dict) -> dict:
+    """With a mask of the full shape."""
     inputs, mask = dict(probe["inputs"]), probe["inputs"].get("mask")
-    if mask is not None and seen.task == "attention":
+    if mask is not None and probe["call"] == "attention":
         *lead, T, _ = inputs["q"].shape
         inputs["mask"] = mask.expand(*lead, T, inputs["k"].shape[-2])
     elif mask is not None:
         sizes = probe["sizes"]
-        letters = "TSB" if seen.task == "mha_sequence_first" else "BTS"
+        letters = "TSB" if probe["call"] == "mha_sequence_first" else "BTS"
         inputs["mask"] = mask.expand([sizes[letter] for letter in letters])
-    problem = Problem.of(probe | {"inputs": inputs}, seen.missing)
-    if loading.turned:
-        problem.W["W_o"] = problem.W["W_o"].mT
-    return problem
+    return probe | {"inputs": inputs}
 
 
 def _gradients(seen: Seen, loading: Loading, right: bool) -> Faults:
@@ -246,14 +254,20 @@ def _gradients(seen: Seen, loading: Loading, right: bool) -> Faults:
 
 def _right_gradients(seen: Seen, loading: Loading, probe: dict) -> dict[str, Tensor]:
     """Those of the sum of the squares of the output, with respect to each input."""
-    inputs = {
-        name: x.double().requires_grad_()
-        for name, x in probe["inputs"].items()
-        if isinstance(x, Tensor) and x.is_floating_point()
-    }
-    posed = _asked(seen, loading, probe | {"inputs": probe["inputs"] | inputs})
-    total = compute(posed)["output"].square().sum()
-    return dict(zip(inputs, torch.autograd.grad(total, list(inputs.values()))))
+    answers = _asked(seen, loading, probe).answers
+    if "gradients" not in answers:
+        inputs = {
+            name: x.double().requires_grad_()
+            for name, x in probe["inputs"].items()
+            if isinstance(x, Tensor) and x.is_floating_point()
+        }
+        changed = _expanded(probe | {"inputs": probe["inputs"] | inputs})
+        problem = Problem.of(changed, seen.missing)
+        problem = problem.turned() if loading.turned else problem
+        total = compute(problem)["output"].square().sum()
+        found = torch.autograd.grad(total, list(inputs.values()))
+        answers["gradients"] = dict(zip(inputs, found))
+    return answers["gradients"]
 
 
 def _where(probe: dict) -> str:

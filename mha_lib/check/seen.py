@@ -7,7 +7,7 @@ from torch import Tensor
 
 from mha_lib.check.beside import CHOSEN_DROPOUT, MAKES_LAYERS, REMEMBERS, UNFINISHED
 from mha_lib.check.catalogue import MASKS
-from mha_lib.check.reference import Problem, compute
+from mha_lib.check.reference import Problem, compute, posed
 from mha_lib.check.search import Case
 
 __all__ = ["SPECIAL", "Loading", "Seen", "shape_fits"]
@@ -58,7 +58,7 @@ class Seen:
         )
         self.numbers = False  # a mask that holds numbers
         self.needless: dict = {}  # shapes, where a mask has axes of size 1 too many
-        self._problems = self._turned = self._posed()
+        self._problems = self._turned = self._posed(False)
         self._cases: dict[Loading, list[Case]] = {}  # with what was computed for them
         self.dtypes = {o["outputs"]["output"].dtype for o in answered}
         self.dtype = _dtype(compared[0][0])
@@ -66,9 +66,7 @@ class Seen:
         self.loadings = [Loading(name) for name in ("", *alternatives)]
         if "transposed" in alternatives:  # nothing says how a bare matrix is kept
             self.loadings += [Loading(x.name, True) for x in self.loadings]
-            self._turned = self._posed()
-            for problem in self._turned:
-                problem.W["W_o"] = problem.W["W_o"].mT
+            self._turned = self._posed(True)
 
     def loadings_of(self, tier: int) -> list[Loading]:
         """Those that are worth their time, the less the more is wrong."""
@@ -92,8 +90,8 @@ class Seen:
             ]
         return self._cases[loading]
 
-    def _posed(self) -> list[Problem]:
-        return [Problem.of(probe, self.missing) for probe, _ in self.compared]
+    def _posed(self, turned: bool) -> list[Problem]:
+        return [posed(probe, self.missing, turned) for probe, _ in self.compared]
 
     def _case(self, probe: dict, outcome: dict, problem: Problem) -> Case:
         output = outcome.get("outputs", {}).get("output")
