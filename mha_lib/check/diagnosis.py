@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from mha_lib.check import training
-from mha_lib.check.beside import RAN_WITH, SQUARE_MASK, UNFINISHED, located
-from mha_lib.check.catalogue import GIVEN, WEIGHTED
+from mha_lib.check.beside import ORDERS, RAN_WITH, SQUARE_MASK, UNFINISHED, located
+from mha_lib.check.catalogue import CUTS, GIVEN, WEIGHTED
 from mha_lib.check.contract import Faults, adaptations, faults, judged
 from mha_lib.check.example import Example, example_of, revealed
 from mha_lib.check.letters import legend
@@ -26,6 +26,7 @@ from mha_lib.check.search import (
     Case,
     Explanation,
     explain,
+    fitting_policies,
     matches,
     names,
     shortest,
@@ -199,7 +200,8 @@ def conclude(
         found.example = example_of(cases, explanations[0])
     elif found.verdict == "unknown":
         found.example = example_of(cases, None)
-        found.evidence += [] if seen.varies else revealed(seen, loading)
+        cut = any(x.code == "cut-otherwise" for x in found.evidence)
+        found.evidence += [] if seen.varies or cut else revealed(seen, loading)
     return found
 
 
@@ -310,6 +312,7 @@ def _verdict(found: Diagnosis, seen: Seen, explanations: list, cases: list) -> N
         return
     if not explanations:
         found.verdict = "unknown"
+        found.evidence += _cut_otherwise(seen, cases)
         if wrong := [case for case in cases if not shape_fits(case)]:
             found.verdict = "failed"
             right, got = compute(wrong[0].problem), tuple(wrong[0].output.shape)
@@ -360,6 +363,15 @@ def _one_of(route: Route) -> Fact | None:
     """What is one mistake without a name, though two or three together equal it."""
     found = set(names(route))
     return next((Fact(code) for code, same in AS_ONE.items() if found == same), None)
+
+
+def _cut_otherwise(seen: Seen, cases: list[Case]) -> list[Fact]:
+    """In which order a fused projection is cut, if that is all that is not ours."""
+    if not any(x.name in ORDERS for x in seen.loadings):  # nothing is fused
+        return []
+    rest = [case for case in cases if case.name != "empty row"]
+    found = (cut for cut, route in CUTS.items() if fitting_policies(rest, route))
+    return [Fact("cut-otherwise", {"cut": cut}) for cut in found]
 
 
 def _leaks(task: str, cases: list[Case]) -> bool:

@@ -8,6 +8,10 @@ __all__ = ["next_step", "where"]
 CASE = "right: "  # begins the property of a case
 AFTER = {"weights-right", "not-times-values", "normalised"}  # what is behind the map
 BEFORE = {"weights-first", "scores-times", "map-sums", "later-unseen", "some-unseen"}
+SAYS_IT = {  # facts that are a next step
+    *("cut-otherwise", "as-if-exchanged", "as-if-inverted", "as-if-folded"),
+    *("as-if-left", "it-remembers", "it-makes-layers", "fill-leaks"),
+}
 STEPS = {  # of the other tasks
     "split_heads": "next-numbers",
     "merge_heads": "next-numbers",
@@ -34,18 +38,20 @@ def where(found: Diagnosis) -> list[Fact]:
     return facts
 
 
-def next_step(found: Diagnosis) -> Fact:
-    """What to try first, by what was seen."""
+def next_step(found: Diagnosis) -> list[Fact]:
+    """What to try first, by what was seen; nothing where that says it already."""
     codes = {fact.code for fact in found.evidence if isinstance(fact, Fact)}
+    if codes & SAYS_IT:
+        return []
     holds = found.properties
     if found.task in STEPS:
-        return Fact(STEPS[found.task])
-    if "right_with_mask" not in holds:
-        return Fact("next-smallest")
-    if holds["right_without_mask"] and not holds["right_with_mask"]:
-        return Fact("next-mask")
-    if codes & AFTER:
-        return Fact("next-after")
-    if codes & BEFORE:
-        return Fact("next-before")
-    return Fact("next-stages")
+        code = STEPS[found.task]
+    elif "right_with_mask" not in holds:
+        code = "next-smallest"
+    elif holds["right_without_mask"] and not holds["right_with_mask"]:
+        code = "next-mask"
+    elif codes & AFTER:
+        code = "next-after"
+    else:
+        code = "next-before" if codes & BEFORE else "next-stages"
+    return [Fact(code)]

@@ -112,7 +112,7 @@ class Report:
         for name in d.advice:
             found.append(_line(1, f"Worth knowing: {MISTAKES[name].message}"))
         if d.verdict == "unknown":
-            found.append(_line(1, in_words(next_step(d))))
+            found += [_line(1, in_words(fact)) for fact in next_step(d)]
         return found
 
     def _of(self, name: str, number: str = "") -> list[Line]:

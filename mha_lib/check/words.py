@@ -141,6 +141,11 @@ WORDS: dict[str, str | Callable[..., str]] = {
     "projections: attention(q, v, k)?",
     "as-if-inverted": "These are the answers of a causal mask alone the wrong way "
     "round: later keys are seen, and earlier ones hidden?",
+    "cut-otherwise": lambda cut: (
+        f"It is right if the rows of a fused projection are those of {', '.join(cut)}; "
+        "q, k, v is expected. Cut it in that order, or tell check what you mean: "
+        f"layers={{'{cut}': '…', 'o': '…'}}."
+    ),
     "as-if-folded": "These are the answers of (B·H, T, D) brought to (T, B, E) by one "
     "view or reshape: is the transpose(0, 1) before it missing?",
     "as-if-left": "These are the answers of heads that stay behind the tokens, and "

@@ -35,7 +35,8 @@ class Judge:
     Args:
         assignment: what is asked and what it is worth.
         seed: of the probes; a secret of this run.
-        limits: as `Sandbox` takes them.
+        sandbox: one that somebody else keeps and closes; None for one of its own.
+        limits: of its own sandbox, as `Sandbox` takes them.
 
     Example:
         >>> from mha_lib.grade.assignments import parse
@@ -50,10 +51,16 @@ class Judge:
         (2.0, 2.0)
     """
 
-    def __init__(self, assignment: Assignment, seed: int, **limits: object):
+    def __init__(
+        self,
+        assignment: Assignment,
+        seed: int,
+        sandbox: Sandbox | None = None,
+        **limits: object,
+    ):
         torch.set_num_threads(1)  # of this process: tiny tensors only wait for threads
         self.assignment = assignment
-        self.sandbox = Sandbox(**limits)
+        self.sandbox, self.keeps = sandbox or Sandbox(**limits), sandbox is not None
         self.probes = {
             question.name: TASKS[question.task].probes(_mixed(seed, question.name))
             for question in assignment.questions
@@ -64,7 +71,8 @@ class Judge:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.sandbox.close()
+        if not self.keeps:
+            self.sandbox.close()
 
     def grade(self, submission: Submission) -> dict:
         """Run what was handed in and mark it: plain data, the report shows it."""
@@ -105,7 +113,7 @@ class Judge:
             if question.name not in lost or not names:
                 continue
             reply = self._run(submission, [question], names)
-            again = self._question(question, _Said(reply))
+            again = self._question(question, *_Said(reply).of(question, self.probes))
             if again["points"] > parts[question.name]["points"]:
                 said = STOOD_IN.format(" and ".join(names))
                 again["lines"].append(Line(level=1, text=said, href=""))
@@ -116,7 +124,8 @@ class Judge:
     def _marked(self, reply: Reply) -> dict:
         said = _Said(reply)
         questions = [
-            self._question(question, said) for question in self.assignment.questions
+            self._question(question, *said.of(question, self.probes))
+            for question in self.assignment.questions
         ]
         return {
             "assignment": self.assignment.id,
@@ -131,14 +140,16 @@ class Judge:
             "memory": reply.memory,
         }
 
-    def _question(self, question: Question, said: "_Said") -> dict:
+    def _question(
+        self, question: Question, outcomes: list[dict], hit: str = ""
+    ) -> dict:
+        """Points and report; ``hit`` is what failed in the cell of the question."""
         task, probes = TASKS[question.task], self.probes[question.name]
-        outcomes = said.outcomes(question.name, self.probes)
         try:
             diagnosis = diagnosed(task.name, probes, outcomes, question.requires)
             report = Report(diagnosis, task)
             lines, shown = report.lines, report.picture()
-            if hit := said.hit(question.name):
+            if hit:
                 lines.insert(1, Line(level=1, text=HIT.format(hit), href=""))
         except Exception as error:  # a fault of ours must not stop the others
             text = f"this could not be judged, a fault of the grader: {error!r}"
@@ -220,10 +231,13 @@ class _Said:
             elif isinstance(message.get("question"), str):
                 self.answers.setdefault(message["question"], message)
 
-    def hit(self, name: str) -> str:
-        """What failed in the cell of a question."""
-        hit = self.answers.get(name, {}).get("hit")
-        return hit[:500] if isinstance(hit, str) else ""
+    def of(
+        self, question: Question, probes: dict[str, list[dict]]
+    ) -> tuple[list[dict], str]:
+        """The outcomes of a question, and what failed in its cell."""
+        hit = self.answers.get(question.name, {}).get("hit")
+        hit = hit[:500] if isinstance(hit, str) else ""
+        return self.outcomes(question.name, probes), hit
 
     def outcomes(self, name: str, probes: dict[str, list[dict]]) -> list[dict]:
         """An outcome for each probe, of the form that the adapter gives it."""

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import shutil
 from html import unescape
 
 import nbformat
@@ -9,9 +10,8 @@ import pytest
 
 from mha_lib.grade import run
 from mha_lib.grade.assignments import parse
-from mha_lib.grade.run import Run
 from tests.grade.attacks.table import MERGE, RIGHT
-from tests.grade.course import LIMITS, linux
+from tests.grade.course import linux, new_run
 
 WORTH = {"gradients": 1, "right_with_mask": 4, "right_without_mask": 6}
 ASSIGNMENT = {
@@ -138,16 +138,15 @@ SUBMISSIONS = {  # and the points that they deserve
 
 
 @pytest.fixture(scope="module")
-def graded(tmp_path_factory):
+def graded(top):
     """The rows of the table, and all that a student is told, by submission."""
-    place = tmp_path_factory.mktemp("odd")
+    place = top
     for name, (text, _) in SUBMISSIONS.items():
         path = place / "in" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     output = place / "out" / "grades.csv"
-    Run(parse(ASSIGNMENT), [place / "in"], output, LIMITS, seed=7)()
-    run.close()
+    new_run(place / "in", assignment=parse(ASSIGNMENT), output=output)()
     rows = list(csv.DictReader(io.StringIO(output.read_text())))
     folder = place / "out" / "grades" / "students"
     pages = {
@@ -155,6 +154,8 @@ def graded(tmp_path_factory):
         for row in rows
         for name in [run._short(row["submission"])]
     }
+    for part in place.iterdir():
+        shutil.rmtree(part)
     return {row["submission"]: row for row in rows}, pages
 
 

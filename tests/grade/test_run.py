@@ -18,6 +18,7 @@ from mha_lib.grade.handed_in import submissions
 from tests.grade.attacks.table import MERGE
 from tests.grade.course import (
     ASSIGNMENT,
+    LIMITS,
     POINTS,
     SPLIT,
     SUBMISSIONS,
@@ -110,6 +111,30 @@ def test_what_is_not_protected_is_said_before_anything_runs(folder, monkeypatch,
     assert capfd.readouterr().err == "Not protected here: a moon.\n", "once"
     grading()  # nothing is left to grade, and it is said again
     assert said[1] == said[0] and capfd.readouterr().err == ""
+
+
+def test_what_is_graded_and_what_is_written_is_hidden(folder, monkeypatch):
+    asked = []
+
+    def engine(function, items, workers, address):
+        asked.append(json.loads(function.args[0])["limits"])
+        return ()
+
+    monkeypatch.setitem(engines.ENGINES, "local", engine)
+    new_run(folder, limits={"cpu": 3})()
+    out = folder.parent / "out" / "grades"
+    assert asked == [{"cpu": 3, "hidden": [str(folder), str(out)]}]
+
+
+@linux
+def test_a_warm_process_outlives_its_judge_as_long_as_the_limits_are_the_same(folder):
+    new_run(folder)()
+    warm = run._LOCAL.sandbox.process.pid
+    new_run(folder, seed=9, again=True)()
+    assert run._LOCAL.sandbox.process.pid == warm
+    new_run(folder, limits=LIMITS | {"cpu": 119}, again=True)()
+    assert run._LOCAL.sandbox.process.pid != warm
+    run.close()
 
 
 @linux

@@ -27,9 +27,11 @@ from mha_lib.check.catalogue import (
     split,
 )
 from mha_lib.check.catalogue.mistake import GIVEN, MASKS, WEIGHTED, Mistake
+from mha_lib.check.catalogue.project import CUTS
 from mha_lib.check.reference import DEFAULT, LAYERS, Problem, Stage
 
 __all__ = [
+    "CUTS",
     "MASKS",
     "MISTAKES",
     "SAME_FUNCTION",

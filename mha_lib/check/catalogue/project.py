@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 
 from mha_lib.check.catalogue.mistake import Mistake
-from mha_lib.check.reference import DEFAULT, LAYERS, Layer, Problem
+from mha_lib.check.reference import DEFAULT, LAYERS, Layer, Problem, Stage
 
 _THIRDS = "04_one_matrix_for_qkv#what-goes-wrong"
 
@@ -20,23 +20,15 @@ def _layers(roles: str) -> Callable:
     return layers
 
 
-# How a fused projection is cut, and which matrices then meet query, key and value. Of
-# the orders in which one part is in its place, two are below under names of their own.
-CUTS = {"vqk": "kvq", "kvq": "vqk", "vkq": "vkq"}
+# How a fused projection may be cut: routes without a name, by the order of the thirds.
+# The other orders leave one part in its place and have names below.
+CUTS = {
+    "vqk": (Stage("project", (), _layers("kvq")),),
+    "kvq": (Stage("project", (), _layers("vqk")),),
+    "vkq": (Stage("project", (), _layers("vkq")),),
+}
 
 MISTAKES = (
-    *(
-        Mistake(
-            f"cut-as-{cut}",
-            "The matrices of q, k and v have changed roles",
-            f"a fused projection is cut as {', '.join(cut)}; if its rows are meant to "
-            f"lie like that, check takes layers={{'{cut}': '…', 'o': '…'}}",
-            _THIRDS,
-            stages={"project": _layers(roles)},
-            tasks=LAYERS,
-        )
-        for cut, roles in CUTS.items()
-    ),
     Mistake(
         "wq-wk-swapped",
         "The matrices of q and k have changed roles",

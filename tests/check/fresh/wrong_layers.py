@@ -465,7 +465,7 @@ class CutsInThrees(Small):
         return self.c_proj(y.transpose(1, 2).flatten(2))
 
 
-@wrong("mha", "cut-as-vqk")
+@wrong("mha", says="are those of v, q, k; q, k, v is expected")
 class ValuesFirst(nn.Module):
     """One fused layer whose thirds are v, q, k, without a word about it."""
 
