@@ -230,12 +230,12 @@ def _unseen(theirs: Tensor, ours: Tensor) -> list[Fact]:
 
 
 def _divisor(number: float, sizes: dict[str, int]) -> str:
-    """The one simple expression of a size that has this value; "" if none or more."""
-    found = {
+    """Simple expressions of a size that have this value; "" if none or many."""
+    found = [
         f"{times}{root}{letter}{over}"
         for letter in ("D", "E", "H", "T", "S")
         for root, power in (("", 1.0), ("√", 0.5))
         for times, over, factor in (("", "", 1.0), ("2", "", 2.0), ("", "/2", 0.5))
         if abs(factor * sizes[letter] ** power / number - 1) < 1e-2
-    }
-    return found.pop() if len(found) == 1 else ""
+    ]
+    return " = ".join(found) if len(found) < 3 else ""

@@ -8,7 +8,10 @@ from mha_lib.check.words import WORDS
 from tests.check.stress.typical import TYPICAL, made
 
 NEXT = {  # what stands before the next step, and how this begins
-    "split: reversed": ("It is wrong in every case: plain, again,", "let x hold 0, 1"),
+    "split: reversed": (
+        "It is right in the cases one head, and wrong in plain, again,",
+        "let x hold 0, 1, 2",
+    ),
     "looped: mask per head": (
         "It is right without a mask, and wrong with one.",
         "with T = 2 and S = 3, hide one key",
@@ -56,7 +59,7 @@ def test_a_mask_is_told_where_it_is_right():
 
 
 def test_scores_are_told_by_what_they_are_divided():
-    def halved(letters, factor):
+    def divided_by(factor):
         def attention(q, k, v, mask=None):
             s = q @ k.mT / factor(q.shape[-1])
             if mask is not None:
@@ -65,10 +68,11 @@ def test_scores_are_told_by_what_they_are_divided():
 
         return repr(check(attention))
 
-    assert "= 2D, where" in halved("2D", lambda D: 2 * D)
-    assert "= D/2, where" in halved("D/2", lambda D: D / 2)
-    said = halved("", lambda D: 3.21 * D**0.5)
-    assert "they are divided by" in said and "=" not in said.split("divided by")[1][:6]
+    assert "they are divided by 6 = 2D" in divided_by(lambda D: 2 * D)
+    assert "they are divided by 1.5 = D/2" in divided_by(lambda D: D / 2)
+    assert "they are divided by 5.2, where √D = 1.73" in divided_by(
+        lambda D: 3 * D**0.5
+    )
 
 
 @pytest.mark.parametrize(

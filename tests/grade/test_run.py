@@ -18,7 +18,6 @@ from mha_lib.grade.handed_in import submissions
 from tests.grade.attacks.table import MERGE
 from tests.grade.course import (
     ASSIGNMENT,
-    LIMITS,
     POINTS,
     SPLIT,
     SUBMISSIONS,
@@ -126,15 +125,30 @@ def test_what_is_graded_and_what_is_written_is_hidden(folder, monkeypatch):
     assert asked == [{"cpu": 3, "hidden": [str(folder), str(out)]}]
 
 
-@linux
-def test_a_warm_process_outlives_its_judge_as_long_as_the_limits_are_the_same(folder):
-    new_run(folder)()
-    warm = run._LOCAL.sandbox.process.pid
-    new_run(folder, seed=9, again=True)()
-    assert run._LOCAL.sandbox.process.pid == warm
-    new_run(folder, limits=LIMITS | {"cpu": 119}, again=True)()
-    assert run._LOCAL.sandbox.process.pid != warm
+def test_a_warm_process_outlives_its_judge_while_the_limits_are_the_same(monkeypatch):
+    made = []
+
+    class Kept:
+        def __init__(self, **limits):
+            made.append([limits["cpu"], "open"])
+            self.row = made[-1]
+
+        def close(self):
+            self.row[1] = "closed"
+
+    class Marks:
+        def __init__(self, assignment, seed, sandbox):
+            self.grade = lambda submission: (seed, sandbox.row[0])
+
     run.close()
+    monkeypatch.setattr(run, "Sandbox", Kept)
+    monkeypatch.setattr(run, "Judge", Marks)
+    for seed, cpu in ((1, 9), (1, 9), (2, 9), (2, 8)):
+        given = {"assignment": ASSIGNMENT, "seed": seed, "limits": {"cpu": cpu}}
+        assert run._grade(json.dumps(given), ("ada.py", None))[1] == (seed, cpu)
+    assert made == [[9, "closed"], [8, "open"]]
+    run.close()
+    assert made[1] == [8, "closed"]
 
 
 @linux
