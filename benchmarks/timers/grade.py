@@ -173,7 +173,7 @@ def memory(folder: Path, count: int) -> list[tuple[int, float, float]]:
     def watched(results, total):
         for number, result in enumerate(results, 1):
             if number in (count // 10, count // 2, count):
-                warm = run._LOCAL.judge.sandbox.process.pid
+                warm = run._LOCAL.sandbox.process.pid
                 seen.append((number, rss(os.getpid()), rss(warm)))
             yield result
 

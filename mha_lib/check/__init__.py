@@ -22,11 +22,11 @@ from torch import nn
 
 from mha_lib.check import beside
 from mha_lib.check.beside import ORDERS
-from mha_lib.check.catalogue import MISTAKES
+from mha_lib.check.catalogue import MISTAKES, check_name
 from mha_lib.check.contract import judged, property_names
 from mha_lib.check.diagnosis import Diagnosis, conclude
 from mha_lib.check.example import Example
-from mha_lib.check.own import own_task, register
+from mha_lib.check.own import own_task, register, registered
 from mha_lib.check.picture import STYLE as PICTURE_STYLE
 from mha_lib.check.reference import POLICIES, Problem, Stage, compute
 from mha_lib.check.report import HEADLINES, Line, Report, report_html
@@ -53,6 +53,7 @@ __all__ = [
     "Stage",
     "Task",
     "check",
+    "check_name",
     "compute",
     "conclude",
     "diagnose",
@@ -63,6 +64,7 @@ __all__ = [
     "own_task",
     "property_names",
     "register",
+    "registered",
     "report_html",
     "repository",
 ]

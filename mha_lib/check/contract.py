@@ -6,16 +6,17 @@ owes, and any other name of `property_names` may be required too.
 """
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 import torch
 from torch import Tensor
 
 from mha_lib.check.beside import RAN_WITH, REORDERED
 from mha_lib.check.catalogue import MASKS, WEIGHTED
-from mha_lib.check.reference import Problem, compute
+from mha_lib.check.reference import Problem, compute, posed
 from mha_lib.check.search import matches
 from mha_lib.check.seen import Loading, Seen
-from mha_lib.check.tasks import TASKS
+from mha_lib.check.tasks import TASKS, Task
 from mha_lib.check.words import Fact
 
 __all__ = ["adaptations", "faults", "judged", "property_names"]
@@ -23,6 +24,7 @@ __all__ = ["adaptations", "faults", "judged", "property_names"]
 Faults = dict[str, Fact | None]  # of each property that was looked at; None: it holds
 
 ALWAYS = ("runs", "output_shape", "inputs_unchanged", "deterministic", "right")
+OF_OWN = ("runs", "inputs_unchanged", "right")
 OF_PARTS = ("gradients", "double_precision")
 OF_WEIGHTED = (
     *("right_without_mask", "right_with_mask", "mask_as_given", "output_dtype"),
@@ -66,7 +68,18 @@ def judged(task: str, requires: Iterable[str] = ()) -> set[str]:
 
 
 def property_names(task: str) -> set[str]:
-    """Every property that a diagnosis of this task may have."""
+    """Every property that a diagnosis of this task may have.
+
+    Example:
+        >>> from mha_lib.check import own_task, property_names, registered
+        >>> def double(x):
+        ...     return 2 * x
+        >>> task = own_task("double", double, lambda generator: {"three": {"x": 3}})
+        >>> with registered(task):
+        ...     sorted_names = sorted(property_names("double"))
+        >>> sorted_names
+        ['inputs_unchanged', 'right', 'right: three', 'runs']
+    """
     names = _owed(task)
     if task in WEIGHTED:
         names |= {*ON_REQUEST}
@@ -80,15 +93,23 @@ def property_names(task: str) -> set[str]:
 def _owed(task: str) -> set[str]:
     if task not in TASKS:
         raise ValueError(f"task must be one of {', '.join(TASKS)}; got {task!r}")
+    if TASKS[task].conclude:  # one that is not ours
+        return {*OF_OWN, *_cases(TASKS[task])}
     if task in WEIGHTED:
         names = {*ALWAYS, *OF_WEIGHTED}
         names |= {*OF_MASKED} if task != "split_concat" else {"causality_optional"}
         names |= {*OF_ATTENTION} if task == "attention" else set()
         return names | ({"strided"} if task in OF_STRIDED else set())
-    probes = (p for p in TASKS[task].probes() if "conduct" not in p["options"])
-    names = {*ALWAYS, *(f"right: {probe['name']}" for probe in probes)}
+    names = {*ALWAYS, *_cases(TASKS[task])}
     names |= {"output_dtype", "other_sizes"} if task in MASKS else {*OF_PARTS}
     return names | ({"strided"} if task in OF_STRIDED else set())
+
+
+@lru_cache
+def _cases(task: Task) -> tuple[str, ...]:
+    """The properties that its cases have, which are the same for every seed."""
+    probes = (p for p in task.probes() if "conduct" not in p["options"])
+    return tuple(f"right: {probe['name']}" for probe in probes)
 
 
 # --- what was seen -------------------------------------------------------------------
@@ -150,11 +171,11 @@ def _fault(
 ) -> Fact | None:
     """What is not as it has to be in one probe; None if all is."""
     if "outputs" not in outcome:
-        return Fact(name, _failure(outcome))
+        return Fact(name, _failure(outcome, probe))
     theirs, ours = outcome["outputs"], compute(_asked(seen, loading, probe))
     if seen.task in MASKS:
-        same = matches(seen.boolean(theirs["output"], ours["output"]), ours["output"])
-        return None if same else Fact(name)
+        mask = seen.boolean(theirs["output"], ours["output"], probe["sizes"])
+        return None if matches(mask, ours["output"]) else Fact(name)
     wanted, dtype = probe["options"].get("dtype"), str(theirs["output"].dtype)
     if wanted and dtype != f"torch.{wanted}":
         return Fact(name, {"dtype": dtype})
@@ -172,9 +193,10 @@ def _fault(
     return None
 
 
-def _failure(outcome: dict) -> dict[str, object]:
+def _failure(outcome: dict, probe: dict) -> dict[str, object]:
     said = {key: outcome[key] for key in ("error", "line") if key in outcome}
-    return {"error": "it did not answer", **said}
+    sizes = probe["sizes"] if outcome.get("raised_by") == "torch" else {}
+    return {"error": "it did not answer", "sizes": sizes, **said}
 
 
 def _fits(theirs: Tensor, ours: Tensor, seen: Seen) -> bool:
@@ -187,26 +209,28 @@ def _fits(theirs: Tensor, ours: Tensor, seen: Seen) -> bool:
 
 def _asked(seen: Seen, loading: Loading, probe: dict) -> Problem:
     """The problem of a probe whose mask may have any shape that broadcasts."""
+    return posed(probe, seen.missing, loading.turned, _expanded)
+
+
+def _expanded(probe: dict) -> dict:
+    """With a mask of the full shape."""
     inputs, mask = dict(probe["inputs"]), probe["inputs"].get("mask")
-    if mask is not None and seen.task == "attention":
+    if mask is not None and probe["call"] == "attention":
         *lead, T, _ = inputs["q"].shape
         inputs["mask"] = mask.expand(*lead, T, inputs["k"].shape[-2])
     elif mask is not None:
         sizes = probe["sizes"]
-        letters = "TSB" if seen.task == "mha_sequence_first" else "BTS"
+        letters = "TSB" if probe["call"] == "mha_sequence_first" else "BTS"
         inputs["mask"] = mask.expand([sizes[letter] for letter in letters])
-    problem = Problem.of(probe | {"inputs": inputs}, seen.missing)
-    if loading.turned:
-        problem.W["W_o"] = problem.W["W_o"].mT
-    return problem
+    return probe | {"inputs": inputs}
 
 
 def _gradients(seen: Seen, loading: Loading, right: bool) -> Faults:
     """Whether gradients arrive, and are those of the right answer."""
     probes = [(p, loading.of(o)) for p, o in seen.pairs if p["options"].get("grad")]
-    for _, outcome in probes:
+    for probe, outcome in probes:
         if "outputs" not in outcome:
-            return {"gradients": Fact("gradients", _failure(outcome))}
+            return {"gradients": Fact("gradients", _failure(outcome, probe))}
     found: Faults = {"gradients": None}
     lost = [(p, o["without_gradient"]) for p, o in probes if o.get("without_gradient")]
     if lost:
@@ -230,14 +254,20 @@ def _gradients(seen: Seen, loading: Loading, right: bool) -> Faults:
 
 def _right_gradients(seen: Seen, loading: Loading, probe: dict) -> dict[str, Tensor]:
     """Those of the sum of the squares of the output, with respect to each input."""
-    inputs = {
-        name: x.double().requires_grad_()
-        for name, x in probe["inputs"].items()
-        if isinstance(x, Tensor) and x.is_floating_point()
-    }
-    posed = _asked(seen, loading, probe | {"inputs": probe["inputs"] | inputs})
-    total = compute(posed)["output"].square().sum()
-    return dict(zip(inputs, torch.autograd.grad(total, list(inputs.values()))))
+    answers = _asked(seen, loading, probe).answers
+    if "gradients" not in answers:
+        inputs = {
+            name: x.double().requires_grad_()
+            for name, x in probe["inputs"].items()
+            if isinstance(x, Tensor) and x.is_floating_point()
+        }
+        changed = _expanded(probe | {"inputs": probe["inputs"] | inputs})
+        problem = Problem.of(changed, seen.missing)
+        problem = problem.turned() if loading.turned else problem
+        total = compute(problem)["output"].square().sum()
+        found = torch.autograd.grad(total, list(inputs.values()))
+        answers["gradients"] = dict(zip(inputs, found))
+    return answers["gradients"]
 
 
 def _where(probe: dict) -> str:
@@ -260,5 +290,6 @@ def _asked_for(seen: Seen) -> Faults:
     for name, probe in (("half_precision", "half"), ("any_device", "device")):
         if pair := seen.probe(probe):
             fails = "error" in pair[1]
-            found[name] = Fact(name, _failure(pair[1])) if fails else None
+            failure = _failure(pair[1], pair[0])
+            found[name] = Fact(name, failure) if fails else None
     return found

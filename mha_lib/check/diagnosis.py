@@ -14,10 +14,11 @@ import torch
 from torch import Tensor
 
 from mha_lib.check import training
-from mha_lib.check.beside import RAN_WITH, SQUARE_MASK, located
-from mha_lib.check.catalogue import GIVEN, WEIGHTED
+from mha_lib.check.beside import ORDERS, RAN_WITH, SQUARE_MASK, UNFINISHED, located
+from mha_lib.check.catalogue import CUTS, GIVEN, WEIGHTED
 from mha_lib.check.contract import Faults, adaptations, faults, judged
 from mha_lib.check.example import Example, example_of, revealed
+from mha_lib.check.letters import legend
 from mha_lib.check.properties import properties_of
 from mha_lib.check.reference import POLICIES, Route, Stage, compute
 from mha_lib.check.search import (
@@ -25,6 +26,7 @@ from mha_lib.check.search import (
     Case,
     Explanation,
     explain,
+    fitting_policies,
     matches,
     names,
     shortest,
@@ -45,7 +47,10 @@ AS_ONE = {  # functions that several mistakes give only together
     "as-if-exchanged": {"key-value-inputs-swapped", "wk-wv-swapped"},
     "as-if-inverted": {"padding-inverted", "masks-or", "mask-inverted"},
     "as-if-left": {"split-axis-left", "merge-no-transpose"},
+    "as-if-folded": {"merge-no-transpose", "output-reshaped"},
 }
+ALL_TIERS = 4  # the most mistakes before the scores is one less
+TIERS_OF_A_PART = range(2)  # mistakes before the scores, where not all is answered
 OF_CODE = {SQUARE_MASK: "causal-square"}  # and what we have noted ourselves
 
 
@@ -55,9 +60,10 @@ class Diagnosis:
 
     Attributes:
         task: its name.
-        verdict: right, unmet, named, stacked, ambiguous, unknown or failed. Right is
-            what all that is judged holds for; unmet, what answers right wherever it
-            was called in its own way, and lacks something that the task asks for.
+        verdict: right, unmet, named, stacked, ambiguous, unknown, failed or
+            unfinished. Right is what all that is judged holds for; unmet, what answers
+            right wherever it was called in its own way, and lacks something that the
+            task asks for; unfinished, what still holds `...` or the like.
         mistakes: names in the catalogue; the first is to be mended first.
         candidates: if ambiguous, the sets of names between which nothing decides.
         evidence: what was seen.
@@ -138,11 +144,16 @@ def conclude(
         for p, o in pairs
         if "skipped" not in o and not SPECIAL & p["options"].keys()
     ]
-    errors = [o for _, o in compared if "error" in o]
-    first = errors[0] if errors else {}
+    errors = [(p, o) for p, o in compared if "error" in o]
+    probe, first = errors[0] if errors else ({}, {})
     found = Diagnosis(task, "failed")
     if first:
         found.error = located(first["error"], first.get("line", ""))
+        if first.get("raised_by") == "torch":
+            found.error += legend(first["error"], probe["sizes"])
+    if first.get("code") == UNFINISHED:
+        found.verdict, found.properties = UNFINISHED, {"runs": False}
+        return found
     given_away = _of_error(first)
     if len(errors) == len(compared):
         found.mistakes, found.raised = given_away, list(given_away)
@@ -153,7 +164,8 @@ def conclude(
     seen = Seen(task, pairs, compared)
     explanations, loading = [], Loading()
     if not seen.varies:
-        explanations, loading = _searched(seen) if search else _compared(seen)
+        tiers = _worthwhile(seen) if search and errors else ALL_TIERS
+        explanations, loading = _searched(seen, tiers) if search else _compared(seen)
     if len(explanations) > 1 and len(names(explanations[0].route)) > 2:
         explanations = []  # far-fetched
     cases = seen.cases(loading)
@@ -188,7 +200,8 @@ def conclude(
         found.example = example_of(cases, explanations[0])
     elif found.verdict == "unknown":
         found.example = example_of(cases, None)
-        found.evidence += [] if seen.varies else revealed(seen, loading)
+        cut = any(x.code == "cut-otherwise" for x in found.evidence)
+        found.evidence += [] if seen.varies or cut else revealed(seen, loading)
     return found
 
 
@@ -210,23 +223,41 @@ def _judge(
     }
     for name, fact in sorted(facts.items(), key=lambda x: x[1].code != RAN_WITH):
         # Where other numbers are wrong, those of a probe of conduct show nothing.
-        shows = (
-            sound or fact.code in (RAN_WITH, "no-gradient") or "error" in fact.values
-        )
-        told = fact.values.get("error") in [x.values.get("error", "") for x in said]
+        shows = sound or fact.code == RAN_WITH or "error" in fact.values
+        shows |= fact.code == "no-gradient" and found.verdict != "failed"
+        told = _failed_at(fact) in map(_failed_at, said) and "error" in fact.values
         if shows and not told and (name in lacks or name in requires):
             said.append(fact)
     found.unmet = said
     holds["right"] = found.verdict == "right"
 
 
-def _searched(seen: Seen) -> tuple[list[Explanation], Loading]:
+def _worthwhile(seen: Seen) -> int:
+    """In how many tiers to search, as some calls failed.
+
+    Hardly a mistake of the catalogue fails. If few explain the answers that there are,
+    more of them explain the failures as well only if something fails by its nature.
+    """
+    answered = [x for x in seen.cases(Loading()) if x.output is not None]
+    for tier in TIERS_OF_A_PART:
+        if found := explain(seen.task, answered, tier):
+            return 1 + max(1, len(names(found[0].route)))
+    return ALL_TIERS
+
+
+def _failed_at(fact: Fact) -> object:
+    """The line of theirs where it failed; the message where none is known."""
+    return fact.values.get("line") or fact.values.get("error")
+
+
+def _searched(seen: Seen, tiers: int) -> tuple[list[Explanation], Loading]:
     """The shortest, over the ways in which the weights of a layer may lie."""
     best: list[Explanation] = []
     best_loading = Loading()
     cases = {loading: seen.cases(loading) for loading in seen.loadings}
     sizes = seen.compared[0][0]["sizes"]
-    for tier in range(4 if sizes["E"] < 64 else 2):  # a wide layer takes too long
+    # A wide layer takes too long.
+    for tier in range(tiers if sizes["E"] < 64 else min(tiers, 2)):
         for loading in seen.loadings_of(tier):
             found = shortest(best + explain(seen.task, cases[loading], tier, best))
             if found and (not best or found[0] is not best[0]):
@@ -257,7 +288,9 @@ def _where_it_answers(
     answered = [case for case in cases if case.output is not None]
     if len(answered) == len(cases) or length <= 1:
         return []
-    found = explain(task, answered) if search else without_mistake(task, answered)
+    found = [] if search else without_mistake(task, answered)
+    for tier in TIERS_OF_A_PART if search else ():
+        found = found or explain(task, answered, tier)
     count = len(names(found[0].route)) if found else length
     # Several that explain a part of the answers are a guess.
     return found if len(found) == 1 and count + 1 < length else []
@@ -279,11 +312,16 @@ def _verdict(found: Diagnosis, seen: Seen, explanations: list, cases: list) -> N
         return
     if not explanations:
         found.verdict = "unknown"
+        found.evidence += _cut_otherwise(seen, cases)
         if wrong := [case for case in cases if not shape_fits(case)]:
             found.verdict = "failed"
-            required = tuple(compute(wrong[0].problem)["output"].shape)
-            shapes = {"required": required, "got": tuple(wrong[0].output.shape)}
+            right, got = compute(wrong[0].problem), tuple(wrong[0].output.shape)
+            required = tuple(right["output"].shape)
+            shapes = {"required": required, "got": got, "axes": TASKS[seen.task].shape}
+            shapes["sizes"] = wrong[0].problem.sizes
             found.error = in_words(Fact("wrong-shape", shapes))
+            if "weights" in right and got == tuple(right["weights"].shape):
+                found.evidence.append(Fact("weights-came-first"))
         return
     if len(explanations) == 1 and (one := _one_of(explanations[0].route)):
         found.verdict = "unknown"
@@ -302,8 +340,12 @@ def _verdict(found: Diagnosis, seen: Seen, explanations: list, cases: list) -> N
     if found.mistakes:
         found.verdict = "named" if len(found.mistakes) == 1 else "stacked"
         judged = [c for c in cases if explanation.masks or not c.problem.masked]
-        count = sum(case.output is not None for case in judged)
-        found.evidence.append(Fact("reproduced", {"count": count, "all": len(cases)}))
+        counts = {
+            "count": sum(case.output is not None for case in judged),
+            "all": len(cases),
+            "mistakes": len(found.mistakes),
+        }
+        found.evidence.append(Fact("reproduced", counts))
     else:
         found.verdict = "right"
     if not explanation.masks:
@@ -321,6 +363,15 @@ def _one_of(route: Route) -> Fact | None:
     """What is one mistake without a name, though two or three together equal it."""
     found = set(names(route))
     return next((Fact(code) for code, same in AS_ONE.items() if found == same), None)
+
+
+def _cut_otherwise(seen: Seen, cases: list[Case]) -> list[Fact]:
+    """In which order a fused projection is cut, if that is all that is not ours."""
+    if not any(x.name in ORDERS for x in seen.loadings):  # nothing is fused
+        return []
+    rest = [case for case in cases if case.name != "empty row"]
+    found = (cut for cut, route in CUTS.items() if fitting_policies(rest, route))
+    return [Fact("cut-otherwise", {"cut": cut}) for cut in found]
 
 
 def _leaks(task: str, cases: list[Case]) -> bool:
@@ -418,6 +469,8 @@ def _beside_the_numbers(
             found.verdict = "named" if len(found.mistakes) == 1 else "stacked"
         elif found.verdict == "failed":
             found.verdict = "named"
+    if seen.dots and found.verdict != "right":
+        found.evidence.insert(0, Fact("dots-left", {"where": seen.dots}))
     if seen.missing:
         found.policy["biases"] = Fact("no-biases", {"names": seen.missing})
     return dropout

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from mha_lib.check.reference import compute
+from mha_lib.check.reference import LAYERS, compute
 from mha_lib.check.search import Case, Explanation, matches
 from mha_lib.check.seen import Loading, Seen, shape_fits
 from mha_lib.check.words import Fact, in_words
@@ -64,7 +64,7 @@ def example_of(cases: list[Case], explained: Explanation | None) -> Example | No
                     return Example(case.name, "map", *both, *found, case.problem.sizes)
         both = case.output, ours["output"]
         kind = "mask" if case.output.dtype == torch.bool else "output"
-        found = difference(*both)
+        found = difference(*both, case.problem.sizes)
         return Example(case.name, kind, *both, *found, case.problem.sizes)
     return None
 
@@ -112,10 +112,13 @@ def _of_map(theirs: Tensor, ours: Tensor) -> Found | None:
     return fact("other-weight", theirs[place], ours[place], *place)
 
 
-def difference(theirs: Tensor, ours: Tensor) -> Found:
+def difference(
+    theirs: Tensor, ours: Tensor, sizes: dict[str, int] | None = None
+) -> Found:
     """Where two outputs differ most, or that their shapes do."""
     if theirs.shape != ours.shape:
         shapes = {"yours": tuple(theirs.shape), "right": tuple(ours.shape)}
+        shapes |= {"sizes": sizes} if sizes else {}
         return Fact("other-shape", shapes), ()
     if theirs.dtype == torch.bool:
         code, place = "other-mask", tuple((theirs != ours).nonzero()[0].tolist())
@@ -141,8 +144,20 @@ def revealed(seen: Seen, loading: Loading) -> list[Fact]:
     case = next((case for case in cases if case.name == "reveal"), None)
     facts = [] if case is None else _shown(seen, case)
     if facts and _weights_right(cases):
-        return [Fact("weights-right")]
+        facts = [Fact("weights-right")]
+    if seen.task in LAYERS and all(map(_normalised, cases)):
+        facts.append(Fact("normalised"))
     return facts
+
+
+def _normalised(case: Case) -> bool:
+    """Whether every token has the mean 0 and the deviation 1, or holds NaN."""
+    x = case.output.double()
+    variances, means = x.var(-1, unbiased=False), x.mean(-1).nan_to_num(0.0)
+    known = variances[variances.isfinite()]
+    no_spread = x.shape[-1] == 1
+    ones = no_spread or torch.allclose(known, torch.ones_like(known), atol=1e-2)
+    return ones and bool((means.abs() < 1e-3).all())
 
 
 def _same_numbers(case: Case) -> bool:
@@ -178,6 +193,7 @@ def _shown(seen: Seen, case: Case) -> list[Fact]:
             return [Fact("not-times-values")]
         if not matches(weights, ours):
             first = [Fact("weights-first")]
+    first += _unseen(theirs, ours)
     sums = theirs.sum(-1)
     ends = {"low": sums.min().item(), "high": sums.max().item()}
     facts = [*first, Fact("map-sums", ends)]
@@ -194,5 +210,32 @@ def _shown(seen: Seen, case: Case) -> list[Fact]:
         a, b = (x - x.mean(-1, keepdim=True) for x in (a, b))
         factor = ((a * b).sum() / (b * b).sum()).item()
         if torch.allclose(a, factor * b, rtol=1e-2, atol=1e-2):
-            facts.append(Fact("scores-times", {"factor": factor}))
+            values = {"factor": factor, "scale": p.D**0.5}
+            letters = _divisor(p.D**0.5 / factor, p.sizes) if factor > 0 else ""
+            facts.append(Fact("scores-times", values | {"letters": letters}))
     return facts
+
+
+def _unseen(theirs: Tensor, ours: Tensor) -> list[Fact]:
+    """What gets no weight though nothing is hidden."""
+    none = (theirs.abs() < 1e-6) & (ours > 1e-3)
+    T, S = none.shape[-2:]
+    later = torch.ones(T, S, dtype=torch.bool).triu(1)
+    if not none.any():
+        return []
+    if not none[..., ~later].any() and none[..., later].float().mean() > 0.9:
+        return [Fact("later-unseen")]
+    names = ("sequence", "head", "query", "key")
+    return [Fact("some-unseen", dict(zip(names, none.nonzero()[0].tolist())))]
+
+
+def _divisor(number: float, sizes: dict[str, int]) -> str:
+    """Simple expressions of a size that have this value; "" if none or many."""
+    found = [
+        f"{times}{root}{letter}{over}"
+        for letter in ("D", "E", "H", "T", "S")
+        for root, power in (("", 1.0), ("√", 0.5))
+        for times, over, factor in (("", "", 1.0), ("2", "", 2.0), ("", "/2", 0.5))
+        if abs(factor * sizes[letter] ** power / number - 1) < 1e-2
+    ]
+    return " = ".join(found) if len(found) < 3 else ""

@@ -1,33 +1,32 @@
 """A task of your own: a right answer, and a function that draws inputs.
 
 >>> import torch
->>> from mha_lib.check import check, own_task, register
+>>> from mha_lib.check import check, own_task, registered
 >>> def spread(x):
 ...     return x.amax(dim=-1) - x.amin(dim=-1)
 >>> def draw_spread(generator):
 ...     return {"a row": {"x": torch.randn(7, generator=generator)},
 ...             "a table": {"x": torch.randn(3, 5, generator=generator)}}
->>> register(own_task("spread", spread, draw_spread))
->>> check(lambda x: x.max() - x.min(), "spread")
-Your spread is wrong, in a way that has no name here. What was seen:
+>>> with registered(own_task("spread", spread, draw_spread)):
+...     print(check(lambda x: x.max() - x.min(), "spread"))
+Your spread is wrong, in a way that has no name here. What was seen, and what to ...
   Your result has the shape (); (3,) is right.
-  Holds: runs, inputs_unchanged, right: a row
-  Fails: right: a table, right
->>> check(lambda x: x.sort(dim=-1).values[..., -1] - x.min(dim=-1).values, "spread")
-Right: spread.
+  It is right in the cases a row, and wrong in a table.
+  Next: call it yourself with the smallest case that is wrong, and print ...
 
-What comes back is compared with the reference, then with the mistakes that the task
-knows, which are wrong versions of it::
+`register` makes the task known for good, as a notebook does. What comes back is
+compared with the reference, then with the mistakes that the task knows, which are wrong
+versions of it::
 
     >>> def of_all(x):
     ...     return x.max() - x.min()
     >>> known = {"of-all": (of_all, "It takes one spread of all rows.")}
-    >>> register(own_task("spread", spread, draw_spread, mistakes=known))
-    >>> check(lambda x: x.max() - x.min(), "spread")
+    >>> with registered(own_task("spread", spread, draw_spread, mistakes=known)):
+    ...     print(check(lambda x: x.max() - x.min(), "spread"))
     One mistake in your spread.
       It takes one spread of all rows. [of-all]
       Your result has the shape (); (3,) is right.
-      What is named explains all your 2 answers.
+      In all 2 calls that were tried your numbers are those that this gives: ...
 
 A task is judged wherever its code was run: in a notebook that registers it or imports
 the file that does, or by the grader, which finds both in the cells of an assignment
@@ -36,7 +35,8 @@ the file that does, or by the grader, which finds both in the cells of an assign
 
 import inspect
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from itertools import combinations
 
@@ -51,7 +51,7 @@ from mha_lib.check.search import matches
 from mha_lib.check.tasks import TASKS, Task
 from mha_lib.check.words import Fact
 
-__all__ = ["own_task", "register"]
+__all__ = ["own_task", "register", "registered"]
 
 BUILT_IN = frozenset(TASKS)
 SEEDS = range(3)  # with each of them the cases have to tell the mistakes apart
@@ -123,6 +123,33 @@ def register(task: Task) -> None:
     """
     _check_free(task.name)
     TASKS[task.name] = task
+
+
+@contextmanager
+def registered(*tasks: Task) -> Iterator[None]:
+    """Make tasks known inside the `with`; after it all is as it was before.
+
+    Raises:
+        ValueError: as `register`.
+
+    Example:
+        >>> from mha_lib.check import TASKS, own_task, registered
+        >>> def double(x):
+        ...     return 2 * x
+        >>> with registered(own_task("double", double, lambda _: {"three": {"x": 3}})):
+        ...     print("double" in TASKS)
+        True
+        >>> "double" in TASKS
+        False
+    """
+    before = dict(TASKS)
+    try:
+        for task in tasks:
+            register(task)
+        yield
+    finally:
+        TASKS.clear()
+        TASKS.update(before)
 
 
 def _check_free(name: str) -> None:
@@ -205,7 +232,8 @@ def _name(
         found.verdict, found.candidates = "ambiguous", [[name] for name in names]
     if names:
         count = len(outcomes)
-        found.evidence.append(Fact("reproduced", {"count": count, "all": count}))
+        values = {"count": count, "all": count, "ways": len(names)}
+        found.evidence.append(Fact("reproduced", values))
 
 
 def _agree(some: list[dict], others: list[dict]) -> bool:

@@ -19,7 +19,7 @@ last axes and let more axes stand in front, so that a search can try many at onc
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -28,7 +28,7 @@ from torch.nn import functional as F
 from mha_lib.check.beside import LAYERS
 from mha_lib.check.tasks import TASKS
 
-__all__ = ["POLICIES", "Problem", "Route", "Stage", "Undefined", "compute"]
+__all__ = ["POLICIES", "Problem", "Route", "Stage", "Undefined", "compute", "posed"]
 
 POLICIES = ("nan", "zeros", "uniform", "unmasked")  # what an empty row of the map is
 
@@ -89,6 +89,11 @@ class Problem:
         W |= {name: torch.zeros_like(W[name]) for name in missing}
         return cls(probe["call"], probe["sizes"], x, W)
 
+    def turned(self) -> "Problem":
+        """The same where W_o lies the other way round."""
+        W = self.W | {"W_o": self.W["W_o"].mT}
+        return Problem(self.call, self.sizes, self.x, W)
+
     @property
     def masked(self) -> bool:
         """Whether anything is hidden."""
@@ -101,6 +106,46 @@ class Problem:
         if name in ("B", "T", "S", "H", "D", "E"):
             return self.sizes[name]
         raise AttributeError(name)
+
+
+class Posed:
+    """Problems of probes: what is right is computed once for all submissions.
+
+    A grader asks the same probes of a whole class. What a search makes of a problem is
+    kept with one submission alone, as it grows with every prefix.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most, self.known = most, {}
+
+    def __call__(
+        self,
+        probe: dict,
+        missing: Iterable[str] = (),
+        turned: bool = False,
+        prepared: Callable[[dict], dict] | None = None,
+    ) -> Problem:
+        """The problem of a probe, which nobody may change from now on.
+
+        Args:
+            probe: as it was sent.
+            missing: biases that the layer has not.
+            turned: whether W_o lies the other way round.
+            prepared: what is done to the probe first.
+        """
+        kept = self.known.get(id(probe))
+        if kept is None or kept[0] is not probe:  # an id is used again
+            kept = self.known[id(probe)] = (probe, {})
+            while len(self.known) > self.most:
+                del self.known[next(iter(self.known))]
+        problems, key = kept[1], (*sorted(missing), turned, prepared)
+        if key not in problems:
+            found = Problem.of(prepared(probe) if prepared else probe, missing)
+            problems[key] = found.turned() if turned else found
+        return replace(problems[key], policy="nan", fronts={}, tails={})
+
+
+posed = Posed(512)  # probes; a dozen questions have no more
 
 
 # --- the right stages ---------------------------------------------------------------

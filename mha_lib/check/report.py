@@ -7,6 +7,7 @@ from typing import TypedDict
 from mha_lib.check import picture
 from mha_lib.check.catalogue import MISTAKES, Mistake
 from mha_lib.check.diagnosis import Diagnosis
+from mha_lib.check.next_step import next_step, where
 from mha_lib.check.sections import link, section_title
 from mha_lib.check.tasks import Task
 from mha_lib.check.words import in_words
@@ -20,8 +21,10 @@ HEADLINES = {
     "stacked": "{count} mistakes at once in your {title}. Fix the first one first.",
     "ambiguous": "Your {title} is wrong in one of {count} ways, which give the same "
     "numbers.",
-    "unknown": "Your {title} is wrong, in a way that has no name here. What was seen:",
+    "unknown": "Your {title} is wrong, in a way that has no name here. What was seen, "
+    "and what to do next:",
     "failed": "Your {title} gave no answer that could be compared.",
+    "unfinished": "Your {title} is not finished yet.",
 }
 POLICY = {
     "nan": "a query that sees no key gets NaN",
@@ -96,10 +99,7 @@ class Report:
         if d.example is not None:
             found.append(_line(1, d.example.words))
         if d.verdict == "unknown":
-            kept = [name for name, holds in d.properties.items() if holds]
-            lost = [name for name, holds in d.properties.items() if not holds]
-            found.append(_line(1, "Holds: " + (", ".join(kept) or "nothing")))
-            found.append(_line(1, "Fails: " + ", ".join(lost)))
+            found += [_line(1, in_words(fact)) for fact in where(d)]
         found += [_line(1, in_words(fact)) for fact in d.unmet]
         if d.verdict == "unmet":
             found.append(_line(1, "With that mended, the rest is right."))
@@ -111,6 +111,8 @@ class Report:
             found.append(_line(1, f"Not a mistake: {text}."))
         for name in d.advice:
             found.append(_line(1, f"Worth knowing: {MISTAKES[name].message}"))
+        if d.verdict == "unknown":
+            found += [_line(1, in_words(fact)) for fact in next_step(d)]
         return found
 
     def _of(self, name: str, number: str = "") -> list[Line]:

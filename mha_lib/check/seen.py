@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mha_lib.check.beside import CHOSEN_DROPOUT, MAKES_LAYERS, REMEMBERS
+from mha_lib.check.beside import CHOSEN_DROPOUT, MAKES_LAYERS, REMEMBERS, UNFINISHED
 from mha_lib.check.catalogue import MASKS
-from mha_lib.check.reference import Problem, compute
+from mha_lib.check.reference import Problem, compute, posed
 from mha_lib.check.search import Case
 
 __all__ = ["SPECIAL", "Loading", "Seen", "shape_fits"]
@@ -51,12 +51,14 @@ class Seen:
         self.remembers = any(n.get("code") == REMEMBERS for n in self.notes)
         self.varies = any(o.get("repeat_differs") for o in answered) or self.remembers
         self.makes_layers = any(n.get("code") == MAKES_LAYERS for n in self.notes)
+        left = [n["line"] for n in self.notes if n.get("code") == UNFINISHED]
+        self.dots = next(iter(left), "")  # where `...` stands
         self.changed = sorted(
             {n for _, o in self.pairs for n in o.get("changed_inputs", ())}
         )
         self.numbers = False  # a mask that holds numbers
         self.needless: dict = {}  # shapes, where a mask has axes of size 1 too many
-        self._problems = self._turned = self._posed()
+        self._problems = self._turned = self._posed(False)
         self._cases: dict[Loading, list[Case]] = {}  # with what was computed for them
         self.dtypes = {o["outputs"]["output"].dtype for o in answered}
         self.dtype = _dtype(compared[0][0])
@@ -64,9 +66,7 @@ class Seen:
         self.loadings = [Loading(name) for name in ("", *alternatives)]
         if "transposed" in alternatives:  # nothing says how a bare matrix is kept
             self.loadings += [Loading(x.name, True) for x in self.loadings]
-            self._turned = self._posed()
-            for problem in self._turned:
-                problem.W["W_o"] = problem.W["W_o"].mT
+            self._turned = self._posed(True)
 
     def loadings_of(self, tier: int) -> list[Loading]:
         """Those that are worth their time, the less the more is wrong."""
@@ -90,19 +90,19 @@ class Seen:
             ]
         return self._cases[loading]
 
-    def _posed(self) -> list[Problem]:
-        return [Problem.of(probe, self.missing) for probe, _ in self.compared]
+    def _posed(self, turned: bool) -> list[Problem]:
+        return [posed(probe, self.missing, turned) for probe, _ in self.compared]
 
     def _case(self, probe: dict, outcome: dict, problem: Problem) -> Case:
         output = outcome.get("outputs", {}).get("output")
         if output is not None and self.task in MASKS:
-            output = self.boolean(output, compute(problem)["output"])
+            output = self.boolean(output, compute(problem)["output"], problem.sizes)
         elif output is not None and self.dtype is not None:
             output = (output.real if output.is_complex() else output).to(self.dtype)
         weights = outcome.get("outputs", {}).get("weights")
         return Case(problem, output, probe["name"], weights)
 
-    def boolean(self, mask: Tensor, expected: Tensor) -> Tensor:
+    def boolean(self, mask: Tensor, expected: Tensor, sizes: dict[str, int]) -> Tensor:
         """A mask of numbers as the boolean one it stands for; needless axes removed."""
         if mask.dtype != torch.bool:
             self.numbers = True
@@ -112,6 +112,7 @@ class Seen:
         if mask.dim() > expected.dim() and mask.numel() == expected.numel():
             self.needless = {"required": expected.shape, "got": mask.shape}
             self.needless = {key: tuple(x) for key, x in self.needless.items()}
+            self.needless["sizes"] = sizes
             return mask.reshape(expected.shape)
         return mask
 

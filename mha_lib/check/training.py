@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from mha_lib.check.catalogue import GIVEN
-from mha_lib.check.reference import Problem, compute
+from mha_lib.check.reference import Problem, compute, posed
 from mha_lib.check.search import Case, Explanation, matches, names
 from mha_lib.check.seen import Loading, Seen
 from mha_lib.check.words import Fact
@@ -120,7 +120,7 @@ def _trained(seen: Seen, loading: Loading) -> tuple[Problem | None, dict]:
     outcome = loading.of(outcome)
     if "outputs" not in outcome:
         return None, {}
-    return Problem.of(probe, seen.missing), outcome["outputs"]
+    return posed(probe, seen.missing), outcome["outputs"]
 
 
 def _close(a: Tensor, b: Tensor) -> bool:

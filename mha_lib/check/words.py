@@ -4,10 +4,11 @@ Everything before is data. A `Fact` that came from beside a submission, and the 
 that is given there, have their words in `mha_lib.check.beside.words`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from mha_lib.check.beside import RAN_WITH, located
+from mha_lib.check.letters import legend, shape
 
 __all__ = ["CONFIDENCE", "WORDS", "Fact", "in_words"]
 
@@ -22,8 +23,8 @@ class Fact:
 
     Example:
         >>> from mha_lib.check import Fact, in_words
-        >>> in_words(Fact("reproduced", {"count": 12, "all": 12}))
-        'What is named explains all your 12 answers.'
+        >>> in_words(Fact("rows-lost"))
+        'The rows of the weights that you return do not all sum to 1.'
     """
 
     code: str
@@ -68,9 +69,11 @@ def _unkept(where: str, hint: str = "") -> Callable[..., str]:
         weights: str = "",
         finite: bool = True,
         dtype: str = "",
+        sizes: Mapping[str, int] | None = None,
     ) -> str:
         if error:
-            return f"As the task calls it, {where}, it fails: {located(error, line)}."
+            said = f"As the task calls it, {where}, it fails: {located(error, line)}."
+            return said + legend(error, sizes or {})
         seen = "the output is wrong" if finite else "NaN or infinity comes out"
         seen = f"the returned weights {weights}" if weights else seen
         seen = f"{dtype} comes out" if dtype else seen
@@ -97,6 +100,34 @@ def _lost(names: list[str], where: list[str]) -> str:
     return f"No gradient reaches {who}{places}: a detach, .data, a no_grad or NumPy?"
 
 
+def _reproduced(count: int, all: int, mistakes: int = 1, ways: int = 1) -> str:
+    """What it means that something is named, and what to do."""
+    calls = "all" if count == all else f"{count} of the"
+    calls = f"{calls} {all} calls that were" if all > 1 else "the one call that was"
+    this = "this gives" if mistakes == 1 else "these mistakes give together"
+    this = this if ways == 1 else "each of these gives"
+    mend = "mend it" if mistakes == ways == 1 else "mend one"
+    said = f"In {calls} tried your numbers are those that {this}: {mend}"
+    return f"{said}, then check again."
+
+
+def _shapes(
+    required: tuple, got: tuple, axes: str = "", sizes: Mapping[str, int] | None = None
+) -> str:
+    """The shape that is due, in letters and numbers, and the one that came."""
+    due = f"{axes} = {required}" if axes else f"{required}"
+    return f"the output must have the shape {due}; got {shape(got, sizes or {})}"
+
+
+def _factor(factor: float, scale: float, letters: str = "") -> str:
+    """How much too large the scores are, and what that is a division by."""
+    said = f"Its scores are {factor:.3f} times the right ones"
+    if factor <= 0:
+        return f"{said}."
+    by = f"{scale / factor:.3g}" + f" = {letters}" * bool(letters)
+    return f"{said}: they are divided by {by}, where √D = {scale:.3g} is due."
+
+
 WORDS: dict[str, str | Callable[..., str]] = {
     # two calls
     "it-remembers": "The same call, with the same seed too, goes another way the "
@@ -110,23 +141,28 @@ WORDS: dict[str, str | Callable[..., str]] = {
     "projections: attention(q, v, k)?",
     "as-if-inverted": "These are the answers of a causal mask alone the wrong way "
     "round: later keys are seen, and earlier ones hidden?",
+    "cut-otherwise": lambda cut: (
+        f"It is right if the rows of a fused projection are those of {', '.join(cut)}; "
+        "q, k, v is expected. Cut it in that order, or tell check what you mean: "
+        f"layers={{'{cut}': '…', 'o': '…'}}."
+    ),
+    "as-if-folded": "These are the answers of (B·H, T, D) brought to (T, B, E) by one "
+    "view or reshape: is the transpose(0, 1) before it missing?",
     "as-if-left": "These are the answers of heads that stay behind the tokens, and "
     "of a transpose when they are joined: is the transpose missing when they are cut?",
     # the verdict
     "right-elsewhere": "Where it answers, it is right.",
-    "reproduced": lambda count, all: (
-        f"What is named explains {'all ' if count == all else f'{count} of '}your "
-        f"{all} answers."
-        if all > 1
-        else "What is named explains your only answer."
-    ),
+    "reproduced": _reproduced,
+    "dots-left": "A `...` still stands in line {where}: is that part written?",
     "masks-later": "The masks cannot be judged before that: fix this first.",
     "masks-unknown": "Without a mask all is right: look at what the mask does, which "
     "no mistake that has a name here explains.",
     "fill-leaks": "Where the scores of all visible keys are far below 0, hidden keys "
     "take the weight: they are filled with a number that is not low enough, such as "
     "-20. Use float('-inf') or torch.finfo(dtype).min.",
-    "wrong-shape": "the output must have the shape {required}; got {got}",
+    "wrong-shape": _shapes,
+    "weights-came-first": "That is the shape of the weights: the output comes first, "
+    "return (output, weights).",
     # beside the numbers
     "inputs-changed": lambda names: (
         f"After the call {' and '.join(names)} held other numbers."
@@ -166,7 +202,9 @@ WORDS: dict[str, str | Callable[..., str]] = {
     "half_precision": _unkept("with inputs of float16"),
     "any_device": _unkept("with inputs on another device"),
     "weights": _weights,
-    "wrong-axes": "The mask must have the shape {required}; got {got}.",
+    "wrong-axes": lambda required, got, sizes=None: (
+        f"The mask must have the shape {required}; got {shape(got, sizes or {})}."
+    ),
     "strided": _unkept(
         "with an input that is no single block of memory, such as a transpose",
         ": use reshape, not view",
@@ -189,7 +227,7 @@ WORDS: dict[str, str | Callable[..., str]] = {
     "{low:.2f} … {high:.2f}.",
     "map-negative": "Some of them are negative.",
     "no-mix": "With one-hot values a mix of them has to come back, and does not: look "
-    "at what follows the weights.",
+    "at how the values are projected and cut, and at what follows the weights.",
     "not-times-values": "The output is not the weights that you return times the "
     "values: look at what follows the weights.",
     "weights-right": "The weights that you return are right: look at what follows "
@@ -202,7 +240,13 @@ WORDS: dict[str, str | Callable[..., str]] = {
         f"Its heads are those of the reference in the order "
         f"{', '.join(map(str, order))}."
     ),
-    "scores-times": "Its scores are {factor:.3f} times the right ones.",
+    "scores-times": _factor,
+    "later-unseen": "Without a mask, later keys get the weight 0, and earlier ones do "
+    "not: is a causal mask applied that nobody gave?",
+    "some-unseen": "Without a mask, query {query} gives key {key} the weight 0; each "
+    "weight has to be larger than 0 (sequence {sequence}, head {head}).",
+    "normalised": "Each token of the output has the mean 0 and the deviation 1: is "
+    "there a LayerNorm behind the layer?",
     # one example
     "row-sum": "Row {row} of your map (sequence {sequence}, head {head}) sums to "
     "{yours:.2f}; it has to sum to {right:.0f}.",
@@ -210,22 +254,57 @@ WORDS: dict[str, str | Callable[..., str]] = {
     "{yours:.2f} (sequence {sequence}, head {head}).",
     "other-weight": "Query {query} gives key {key} the weight {yours:.2f}; "
     "{right:.2f} is right (sequence {sequence}, head {head}).",
-    "other-shape": "Your result has the shape {yours}; {right} is right.",
+    "other-shape": lambda yours, right, sizes=None: (
+        f"Your result has the shape {shape(yours, sizes or {})}; {right} is right."
+    ),
     "other-kind": "Your result holds {yours}; {right} is right.",
     "other-mask": "mask{place} is {yours}; {right} is right.",
     "other-number": "output{place} is {yours:.3f}; {right:.3f} is right.",
+}
+WORDS |= {
+    # of what has no name: where it shows, and what to do next
+    "cases": lambda right, wrong: (
+        f"It is right in the cases {', '.join(right)}, and wrong in {', '.join(wrong)}."
+        if right
+        else f"It is wrong in every case: {', '.join(wrong)}."
+    ),
+    "with-and-without": lambda plain, masked: (
+        "It is wrong without a mask and with one."
+        if not plain and not masked
+        else f"It is right {'without' if plain else 'with'} a mask, and wrong "
+        f"{'with one' if plain else 'without one'}."
+    ),
+    "rows-lost": "The rows of the weights that you return do not all sum to 1.",
+    "next-numbers": "Next: let x hold 0, 1, 2, … in order, with B = 1, T = 2, H = 2 "
+    "and D = 3, print what you return, and draw on paper where each number should lie.",
+    "next-table": "Next: print your mask for T = 3 and S = 4 (two lengths, if it takes "
+    "lengths) beside the table that you draw on paper.",
+    "next-smallest": "Next: call it yourself with the smallest case that is wrong, and "
+    "print what each line makes of it: which is the first that you did not expect?",
+    "next-mask": "Next: with T = 2 and S = 3, hide one key. Print the scores before "
+    "the softmax and the weights after it: a hidden score has to be -inf, its weight "
+    "0, and the other weights of the row have to sum to 1.",
+    "next-after": "Next: print weights @ v for one sequence with E = 4 and two heads, "
+    "and after it each step up to what you return: how are the heads joined, and what "
+    "is done to them?",
+    "next-before": "Next: with D = 4 and short vectors of 0 and 1, compute one score "
+    "by hand, q · k divided by 2, and one row of the softmax. Print yours beside them.",
+    "next-stages": "Next: with B = 1, T = 2, S = 3 and two heads, print each step: the "
+    "projections, the heads, the scores, the weights, the context, the output. Compare "
+    "them with a loop over the heads; the first that differs holds the mistake.",
 }
 CONFIDENCE = {
     "right": "every probe agrees with the reference",
     "unmet": "the ordinary probes agree with the reference, as far as they were "
     "answered; what the task asks beside does not hold",
-    "named": "this mistake, and no other of the catalogue, gives your answers",
+    "named": "this mistake, and no other that check knows, gives your answers",
     "named by an error": "what your code raised shows this mistake",
     "stacked": "these mistakes together, and no fewer, give your answers",
     "stacked by an error": "what your code raised shows {raised}, and where it "
     "answered the others were seen",
     "ambiguous": "your answers are consistent with each of these; they cannot be told "
     "apart from outside",
-    "unknown": "no mistake of the catalogue, alone or with others, gives your answers",
+    "unknown": "no mistake that check knows, alone or with others, gives your answers",
     "failed": "there is no answer to compare",
+    "unfinished": "a part of your code is not written yet",
 }

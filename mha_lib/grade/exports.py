@@ -7,6 +7,11 @@
 | Gradescope, *Export …* | `submission_1234/a2.ipynb`, and a file of metadata |
 | GitHub Classroom, a clone of all | `a2-adalovelace/a2_heads.ipynb` |
 | anything else | the id, name, email or login of a student is one part of the path |
+
+The repository of a group is tied to its members by the table of grades that GitHub
+Classroom exports, taken as the roster. Gradescope's metadata hold for each submission
+`:submitters` with `:name`, `:sid` and `:email`, and `:created_at`, as public scripts
+that read `submission_metadata.yml` show.
 """
 
 import re
@@ -142,6 +147,9 @@ def _by_platform(name: str, part: str, roster: Roster) -> Handed:
     if found := CANVAS.fullmatch(part):
         students = _numbered(found, roster, "canvas")
         return Handed(name, students, bool(found["late"]), number=int(found["file"]))
+    owners = [x for x in roster.students.values() if x.repository == part.lower()]
+    if owners:  # several, if it is a group's
+        return Handed(name, tuple(owners))
     users = [x for x in roster.students.values() if x.github]
     ends = [x for x in users if f"-{part.lower()}".endswith(f"-{x.github}")]
     return Handed(name, tuple(sorted(ends, key=lambda x: len(x.github))[-1:]))

@@ -25,6 +25,7 @@ STOOD_IN = (
     "It was judged beside our {}, because yours is not right yet: a mistake is paid "
     "for once."
 )
+HIT = "The cell that should define it did not run to its end: {}."
 JUDGING = 30.0  # seconds of CPU time to find a name for a mistake; most need one
 
 
@@ -34,7 +35,8 @@ class Judge:
     Args:
         assignment: what is asked and what it is worth.
         seed: of the probes; a secret of this run.
-        limits: as `Sandbox` takes them.
+        sandbox: one that somebody else keeps and closes; None for one of its own.
+        limits: of its own sandbox, as `Sandbox` takes them.
 
     Example:
         >>> from mha_lib.grade.assignments import parse
@@ -49,10 +51,16 @@ class Judge:
         (2.0, 2.0)
     """
 
-    def __init__(self, assignment: Assignment, seed: int, **limits: object):
+    def __init__(
+        self,
+        assignment: Assignment,
+        seed: int,
+        sandbox: Sandbox | None = None,
+        **limits: object,
+    ):
         torch.set_num_threads(1)  # of this process: tiny tensors only wait for threads
         self.assignment = assignment
-        self.sandbox = Sandbox(**limits)
+        self.sandbox, self.keeps = sandbox or Sandbox(**limits), sandbox is not None
         self.probes = {
             question.name: TASKS[question.task].probes(_mixed(seed, question.name))
             for question in assignment.questions
@@ -63,7 +71,8 @@ class Judge:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.sandbox.close()
+        if not self.keeps:
+            self.sandbox.close()
 
     def grade(self, submission: Submission) -> dict:
         """Run what was handed in and mark it: plain data, the report shows it."""
@@ -104,8 +113,7 @@ class Judge:
             if question.name not in lost or not names:
                 continue
             reply = self._run(submission, [question], names)
-            outcomes = _Said(reply).outcomes(question.name, self.probes)
-            again = self._question(question, outcomes)
+            again = self._question(question, *_Said(reply).of(question, self.probes))
             if again["points"] > parts[question.name]["points"]:
                 said = STOOD_IN.format(" and ".join(names))
                 again["lines"].append(Line(level=1, text=said, href=""))
@@ -116,7 +124,7 @@ class Judge:
     def _marked(self, reply: Reply) -> dict:
         said = _Said(reply)
         questions = [
-            self._question(question, said.outcomes(question.name, self.probes))
+            self._question(question, *said.of(question, self.probes))
             for question in self.assignment.questions
         ]
         return {
@@ -132,12 +140,17 @@ class Judge:
             "memory": reply.memory,
         }
 
-    def _question(self, question: Question, outcomes: list[dict]) -> dict:
+    def _question(
+        self, question: Question, outcomes: list[dict], hit: str = ""
+    ) -> dict:
+        """Points and report; ``hit`` is what failed in the cell of the question."""
         task, probes = TASKS[question.task], self.probes[question.name]
         try:
             diagnosis = diagnosed(task.name, probes, outcomes, question.requires)
             report = Report(diagnosis, task)
             lines, shown = report.lines, report.picture()
+            if hit:
+                lines.insert(1, Line(level=1, text=HIT.format(hit), href=""))
         except Exception as error:  # a fault of ours must not stop the others
             text = f"this could not be judged, a fault of the grader: {error!r}"
             diagnosis = Diagnosis(task.name, "failed", error=text)
@@ -217,6 +230,14 @@ class _Said:
                 self.notes = _strings(message["notes"])
             elif isinstance(message.get("question"), str):
                 self.answers.setdefault(message["question"], message)
+
+    def of(
+        self, question: Question, probes: dict[str, list[dict]]
+    ) -> tuple[list[dict], str]:
+        """The outcomes of a question, and what failed in its cell."""
+        hit = self.answers.get(question.name, {}).get("hit")
+        hit = hit[:500] if isinstance(hit, str) else ""
+        return self.outcomes(question.name, probes), hit
 
     def outcomes(self, name: str, probes: dict[str, list[dict]]) -> list[dict]:
         """An outcome for each probe, of the form that the adapter gives it."""

@@ -1,9 +1,28 @@
 """Who is in the course, from a CSV file as Canvas, Moodle, GitHub or anybody writes it.
 
-Formats: Canvas' exported gradebook (`Student`, `ID`, `SIS User ID`, …, a line of
-`Points Possible`), Moodle's grading worksheet (`Identifier` with `Participant 123`,
-`Full name`, …), GitHub Classroom's roster (`identifier`, `github_username`, …) and any
-table with a column `id` or `email`, Gradescope's among them.
+Canvas, its exported gradebook: `Student`, or `LastName` and `FirstName`; `ID`, `SIS
+User ID`, `SIS Login ID`, `Integration ID`, `Root Account`, `Section`, then the
+assignments. Some lines are no student: posting policies, `Points Possible`.
+(instructure/canvas-lms, `lib/gradebook_exporter.rb`, `lib/gradebook_importer.rb`)
+
+Moodle, its grading worksheet: `Identifier` (`Participant 123`), `Full name` and `Email
+address` unless marking is blind, `Status`, `Grade`, `Maximum Grade`, `Grade can be
+changed`, `Last modified (submission)`, `Last modified (grade)`, `Feedback comments`. On
+the way back it requires `Identifier`, `Grade` and `Last modified (grade)`.
+(moodle/moodle, `mod/assign/feedback/offline/importgradeslib.php`)
+
+GitHub Classroom, its roster: `identifier`, `github_username`, `github_id`, `name`; its
+grades: `github_username`, `roster_identifier`, which may be empty,
+`student_repository_name`, `submission_timestamp`, `group_name` and more.
+(abc-classroom.readthedocs.io, *Managing the classroom roster*; docs.github.com,
+*REST API endpoints for GitHub Classroom*)
+
+Gradescope, its roster: `First Name` and `Last Name`, or one name, `SID`, `Email`,
+`Role`, sections; its grades: the same without `Role`, and `Submission Time`.
+(guides.gradescope.com, article 21926598776333, *Adding Students and Staff*; the exports
+themselves as public scripts read them)
+
+Any other table with a column `id` or `email` will do.
 """
 
 import re
@@ -20,16 +39,19 @@ from mha_lib.grade.tables import Row
 __all__ = ["Roster", "Student", "key", "moment", "read"]
 
 MEANINGS = {  # and the headers that have it, in small letters
-    "id": ("id", "student id", "student_id", "sid", "identifier", "id number"),
+    "id": ("id", "student id", "student_id", "sid", "identifier", "id number")
+    + ("roster_identifier",),
     "name": ("name", "full name", "student", "student name"),
-    "first": ("first name", "first_name", "given name"),
-    "last": ("last name", "last_name", "surname", "family name"),
+    "first": ("first name", "first_name", "firstname", "given name"),
+    "last": ("last name", "last_name", "lastname", "surname", "family name"),
     "email": ("email", "email address", "e-mail", "mail"),
     "login": ("login", "username", "sis login id", "sis user id", "student number"),
     "github": ("github_username", "github"),
-    "submitted": ("submitted", "submission_timestamp"),
+    "repository": ("student_repository_name",),
+    "submitted": ("submitted", "submission_timestamp", "submission time"),
 }
 SHOWN = ("name", "first", "last", "email", "login", "github")  # in the table of marks
+POSTING = re.compile(r"\s*(Muted|Manual Posting.*)?\s*", re.I)  # of Canvas, no student
 # Moodle adds it to the status, in the language of the course; this is the English one.
 LATE = re.compile(r"((?:\d+ (?:year|day|hour|min|sec)s?\s*)+)late")
 UNITS = {"year": 8760, "day": 24, "hour": 1, "min": 1 / 60, "sec": 1 / 3600}
@@ -46,6 +68,7 @@ class Student:
         known: what tells the student, by its header.
         keys: by which a file or a table may name the student, see `key`.
         github: the name there, in small letters.
+        repository: the name of theirs, or of their group, in small letters.
         submitted: when, if the roster says so.
         late: how late, if the roster says so.
     """
@@ -56,6 +79,7 @@ class Student:
     known: dict[str, str] = field(compare=False)
     keys: frozenset[str] = field(compare=False, repr=False)
     github: str = field(default="", compare=False)
+    repository: str = field(default="", compare=False)
     submitted: datetime | None = field(default=None, compare=False)
     late: timedelta | None = field(default=None, compare=False)
 
@@ -156,9 +180,9 @@ def read(path: Path) -> Roster:
     headers, rows = tables.read(path)
     lower = {header.lower() for header in headers}
     form = "plain"
-    if {"student", "id"} <= lower:
+    if {"student", "id"} <= lower or {"lastname", "firstname", "id"} <= lower:
         form = "canvas"
-    elif {"identifier", "full name"} <= lower:
+    elif "identifier" in lower and {"full name", "grade can be changed"} & lower:
         form = "moodle"
     meaning = _meanings(headers, form)
     if not {"id", "email"} & set(meaning.values()):
@@ -201,9 +225,15 @@ def _meanings(headers: list[str], form: str) -> dict[str, str]:
 
 
 def _of_canvas_itself(row: Row) -> bool:
-    """Lines of the gradebook that are no student: they have no id."""
-    first = next(iter(row.cells.values())).strip()
-    return first in ("Points Possible", "") or "Manual Posting" in row.cells.values()
+    """Lines of the gradebook that are no student, as its importer tells them.
+
+    The student of the *Student View* is exported too, as the last line.
+    """
+    cells = [*row.cells.values()]
+    nobody = cells[0] == "Student, Test" or cells[:2] == ["Student", "Test"]
+    points = "Points Possible" in cells[0]
+    policies = all(POSTING.fullmatch(cell) for cell in cells)
+    return points or nobody or policies
 
 
 def _student(row: Row, meaning: dict[str, str], form: str) -> Student:
@@ -211,10 +241,10 @@ def _student(row: Row, meaning: dict[str, str], form: str) -> Student:
     by: dict[str, list[str]] = defaultdict(list)
     for header, name in meaning.items():
         by[name].append(cells[header])
-    id = next(filter(None, (*by["id"], *by["email"])), "")
+    id = next(filter(None, (*by["id"], *by["email"], *by["github"])), "")
     if form == "moodle":
         id = re.sub(r"^\D+", "", id)
-    names = by["name"] + [f"{a} {b}" for a, b in zip(by["first"], by["last"])]
+    names = by["name"] + [f"{a} {b}".strip() for a, b in zip(by["first"], by["last"])]
     turned = [" ".join(reversed(_parts(name))) for name in names]
     whole = [id, *by["email"], *by["login"]]
     short = [email.partition("@")[0] for email in whole]
@@ -231,6 +261,7 @@ def _student(row: Row, meaning: dict[str, str], form: str) -> Student:
         {header: cells[header] for header in meaning if meaning[header] in SHOWN},
         frozenset(filter(None, map(key, calls))),
         next(iter(by["github"]), "").lower(),
+        next(iter(by["repository"]), "").lower().rpartition("/")[2],
         submitted,
         _late(row.cells.get("Status", "")) if form == "moodle" else None,
     )

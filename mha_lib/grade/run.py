@@ -21,7 +21,7 @@ from mha_lib.grade.exports import Handed
 from mha_lib.grade.handed_in import Member, read, submissions
 from mha_lib.grade.journal import Journal, write
 from mha_lib.grade.judge import Judge
-from mha_lib.grade.sandbox import unprotected
+from mha_lib.grade.sandbox import Sandbox, unprotected
 from mha_lib.grade.submission import Submission
 
 __all__ = ["Run"]
@@ -184,23 +184,29 @@ def _left(
 
 
 def _grade(settings: str, item: tuple[str, Submission]) -> tuple[str, dict]:
-    """What a worker does; it keeps its judge as long as the settings are the same."""
+    """What a worker does; it keeps its judge as long as the settings are the same.
+
+    The warm process knows nothing but the limits, so that it outlives the judge.
+    """
     name, submission = item
     if getattr(_LOCAL, "settings", None) != settings:
-        close()
         given = json.loads(settings)
+        if getattr(_LOCAL, "limits", None) != given["limits"]:
+            close()
+            _LOCAL.sandbox = Sandbox(**given["limits"])
+            _LOCAL.limits = given["limits"]
         assignment = parse(given["assignment"])
-        _LOCAL.judge = Judge(assignment, given["seed"], **given["limits"])
+        _LOCAL.judge = Judge(assignment, given["seed"], _LOCAL.sandbox)
         _LOCAL.settings = settings
     return name, _LOCAL.judge.grade(submission)
 
 
 def close() -> None:
     """End the warm process of this thread, if it has one."""
-    judge = getattr(_LOCAL, "judge", None)
-    if judge is not None:
-        judge.sandbox.close()
-        _LOCAL.judge = _LOCAL.settings = None
+    sandbox = getattr(_LOCAL, "sandbox", None)
+    if sandbox is not None:
+        sandbox.close()
+        _LOCAL.sandbox = _LOCAL.limits = _LOCAL.judge = _LOCAL.settings = None
 
 
 def _short(name: str) -> Path:

@@ -4,7 +4,9 @@ import json
 import re
 from pathlib import Path
 
-from mha_lib.check.catalogue import MISTAKES, ROOMS
+import pytest
+
+from mha_lib.check.catalogue import MISTAKES, ROOMS, check_name
 from mha_lib.check.sections import TITLES, section_title
 
 ROOT = Path(__file__).parents[2]
@@ -48,3 +50,21 @@ def test_messages_are_sentences_and_sources_are_threads():
         assert mistake.message.endswith(".") and len(mistake.message) < 200
         assert mistake.symptom[0].isupper()
         assert re.fullmatch(r"([\w.-]+/[\w.-]+#\d+)?", mistake.source)
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("no-scal", "no-scale$"),
+        ("No_Scale", "no-scale$"),
+        ("mask inverted", "mask-inverted"),
+        ("softmax", "no-softmax, log-softmax"),
+        ("the other scale", "no-scale, scale-embed-dim"),
+        ("xyzzy", "none, so look at the list again"),
+        ("", "none"),
+    ],
+)
+def test_a_name_that_is_not_in_the_list_is_told_the_near_ones(name, near):
+    with pytest.raises(ValueError, match=f"is not in the list; near it: {near}"):
+        check_name(name)
+    check_name("no-scale")

@@ -25,7 +25,7 @@ def test_errors_become_sentences_about_what_was_required_and_what_came():
         (lambda q: q, "takes 1 positional argument but 3 were given"),
         (lambda q, k, v, mask=None: None, "got None; is a `return` missing?"),
         (lambda q, k, v, mask=None: q.numpy(), "must be returned; got numpy.ndarray"),
-        (shape, r"must have the shape \((\d), (\d), (\d), \d\); got \(\1, \2, \3\)"),
+        (shape, r"shape \(B, H, T, V\) = \((\d), (\d), (\d), \d\); got \(\1, \2, \3\)"),
         (7, "a function, a class or a module is required; got int"),
     ):
         report = check(submission, "attention")
@@ -108,7 +108,7 @@ ODD = {
     "no sequences": (
         lambda lengths, S: torch.zeros(0, 1, S),
         "padding_mask",
-        r"must have the shape \(\d, 1, (\d)\); got \(0, 1, \1\)",
+        r"must have the shape \(B, 1, S\) = \(\d, 1, (\d)\); got \(0, 1, \1\)",
     ),
     "complex mask": (
         lambda T, S: torch.ones(T, S, dtype=torch.complex64),

@@ -3,7 +3,16 @@
 import pytest
 import torch
 
-from mha_lib.check import TASKS, check, diagnose, own_task, property_names, register
+from mha_lib.check import (
+    TASKS,
+    check,
+    diagnose,
+    judged,
+    own_task,
+    property_names,
+    register,
+    registered,
+)
 
 
 def table(rows, columns):
@@ -40,16 +49,15 @@ def call_counter(counter, n):
 
 
 @pytest.fixture
-def registered():
-    """What the two tasks are called, for one test."""
-    register(own_task("own.table", table, draw_table, title="a table"))
-    task = own_task("own.counter", Counter, draw_counter, call_counter)
-    register(task)
-    yield "own.table", "own.counter"
-    del TASKS["own.table"], TASKS["own.counter"]
+def both():
+    """The two tasks are known, for one test."""
+    tables = own_task("own.table", table, draw_table, title="a table")
+    counters = own_task("own.counter", Counter, draw_counter, call_counter)
+    with registered(tables, counters):
+        yield
 
 
-def test_what_is_right_is_said_to_be(registered):
+def test_what_is_right_is_said_to_be(both):
     report = check(
         lambda a, b: torch.arange(0.0, a * b).unflatten(0, (a, b)), "own.table"
     )
@@ -57,7 +65,7 @@ def test_what_is_right_is_said_to_be(registered):
     assert check(Counter, "own.counter")
 
 
-def test_probes_are_drawn_by_the_seed(registered):
+def test_probes_are_drawn_by_the_seed(both):
     first, again, other = (TASKS["own.table"].probes(seed) for seed in (1, 1, 2))
     assert first == again != other
     assert {probe["call"] for probe in first} == {"own.table"}
@@ -65,7 +73,7 @@ def test_probes_are_drawn_by_the_seed(registered):
     assert names <= property_names("own.table")
 
 
-def test_one_case_that_is_wrong_is_shown(registered):
+def test_one_case_that_is_wrong_is_shown(both):
     found = diagnose(lambda a, b: table(a, b).clamp(max=17), "own.table")
     assert found.verdict == "unknown" and not found.properties["right: large"]
     assert found.properties["runs"] and not found.properties["right"]
@@ -73,7 +81,7 @@ def test_one_case_that_is_wrong_is_shown(registered):
     assert check(lambda a, b: table(a, b).clamp(max=17), "own.table").picture()
 
 
-def test_numbers_lists_and_tensors_are_compared(registered):
+def test_numbers_lists_and_tensors_are_compared(both):
     class Late(Counter):
         def upto(self, n):
             return [*super().upto(n)[:-1], 99]
@@ -96,18 +104,16 @@ def test_booleans_have_to_be_booleans():
     def draw_even(generator):
         return {"some": {"x": torch.randint(9, (3, 5), generator=generator)}}
 
-    register(own_task("own.even", even, draw_even))
-    try:
+    task = own_task("own.even", even, draw_even)
+    with registered(task):
         assert check(even, "own.even")
         numbers = check(lambda x: even(x).int(), "own.even")
         assert "Your result holds torch.int32; torch.bool is right." in repr(numbers)
         found = diagnose(lambda x: ~even(x), "own.even")
         assert found.example.kind == "mask"
-    finally:
-        del TASKS["own.even"]
 
 
-def test_what_does_not_answer_says_why_and_where(registered):
+def test_what_does_not_answer_says_why_and_where(both):
     def broken(rows, columns):
         raise KeyError("no rows")
 
@@ -119,7 +125,7 @@ def test_what_does_not_answer_says_why_and_where(registered):
     assert "Required: table(rows, columns): A table of numbers, counted." in said
 
 
-def test_an_error_in_some_cases_is_wrong(registered):
+def test_an_error_in_some_cases_is_wrong(both):
     def small_alone(rows, columns):
         if rows > 9:
             raise ValueError("too many")
@@ -130,6 +136,25 @@ def test_an_error_in_some_cases_is_wrong(registered):
     assert found.properties["right: small"] and not found.properties["right: large"]
 
 
+def test_its_properties_are_those_that_are_judged(both):
+    found = diagnose(lambda rows, columns: torch.zeros(rows, columns), "own.table")
+    assert found.properties.keys() == property_names("own.table") == judged("own.table")
+    with pytest.raises(ValueError, match="own.table may require .*; got gradients"):
+        judged("own.table", ["gradients"])
+
+
+def test_after_the_with_all_is_as_it_was_before():
+    before = dict(TASKS)
+    late = own_task("own.table", table, draw_table, title="later")
+    with registered(own_task("own.table", table, draw_table)):
+        with pytest.raises(KeyError), registered(late):
+            assert TASKS["own.table"].title == "later"
+            raise KeyError
+        assert TASKS["own.table"].title == "own.table"
+        register(own_task("own.other", table, draw_table))
+    assert before == TASKS
+
+
 def test_inputs_that_change_are_seen():
     def double(x):
         return 2 * x
@@ -137,17 +162,15 @@ def test_inputs_that_change_are_seen():
     def in_place(x):
         return x.mul_(2)
 
-    register(own_task("own.double", double, lambda g: {"ones": {"x": torch.ones(3)}}))
-    try:
+    task = own_task("own.double", double, lambda g: {"ones": {"x": torch.ones(3)}})
+    with registered(task):
         found = diagnose(in_place, "own.double")
         assert found.properties["right: ones"]
         assert not found.properties["inputs_unchanged"]
         assert found.verdict == "unknown"
-    finally:
-        del TASKS["own.double"]
 
 
-def test_a_line_of_the_driver_is_not_called_theirs(registered):
+def test_a_line_of_the_driver_is_not_called_theirs(both):
     found = diagnose(type("Nothing", (Counter,), {"upto": None}), "own.counter")
     assert "TypeError" in found.error and "your line" not in found.error
 
@@ -185,9 +208,9 @@ KNOWN = {  # where x is 2, the first two give the same
 
 @pytest.fixture
 def plus():
-    register(own_task("own.plus", plus_one, draw_numbers, mistakes=KNOWN))
-    yield "own.plus"
-    del TASKS["own.plus"]
+    task = own_task("own.plus", plus_one, draw_numbers, mistakes=KNOWN)
+    with registered(task):
+        yield "own.plus"
 
 
 def test_a_mistake_that_the_task_knows_is_said_in_its_words(plus):
@@ -195,7 +218,10 @@ def test_a_mistake_that_the_task_knows_is_said_in_its_words(plus):
     assert report.diagnosis.mistakes == ["twice"] and not report
     lines = repr(report).splitlines()
     assert lines[:2] == ["One mistake in your own.plus.", "  It is doubled. [twice]"]
-    assert lines[-1] == "  What is named explains your only answer."
+    assert lines[-1] == (
+        "  In the one call that was tried your numbers are those that this gives: "
+        "mend it, then check again."
+    )
     assert "It is &lt;squared&gt;. [squared]" in check(torch.square, plus)._repr_html_()
     assert check(lambda x: 1 + x, plus)
 
@@ -207,9 +233,11 @@ def test_a_mistake_may_be_what_happens_to_the_inputs(plus):
     assert found.verdict == "unknown" and not found.properties["inputs_unchanged"]
 
 
-def test_what_no_version_gives_is_in_no_catalogue(plus):
-    said = repr(check(lambda x: x + 2, plus))
-    assert "in a way that has no name here" in said and "Fails: right: drawn" in said
+def test_what_no_version_gives_is_told_where_it_is_wrong_and_what_to_do(plus):
+    said = repr(check(lambda x: x + 2, plus)).splitlines()
+    assert "in a way that has no name here" in said[0]
+    assert "  It is wrong in every case: drawn." in said
+    assert said[-1].startswith("  Next: call it yourself with the smallest case")
     assert diagnose(lambda x: x / "2", plus).verdict == "failed"
 
 
@@ -228,12 +256,10 @@ def test_a_version_that_answers_in_some_cases_alone_is_not_given_for_others():
         return 3 * x
 
     known = {"later": (fails_later, "It fails at 2.")}
-    register(own_task("own.later", plus_one, draw_numbers, mistakes=known))
-    try:
+    task = own_task("own.later", plus_one, draw_numbers, mistakes=known)
+    with registered(task):
         assert diagnose(lambda x: 3 * x, "own.later").mistakes == ["later"]
         assert diagnose(lambda x: 3 * x, "own.later", seed=9).verdict == "unknown"
-    finally:
-        del TASKS["own.later"]
 
 
 @pytest.mark.parametrize(

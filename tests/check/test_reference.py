@@ -6,7 +6,8 @@ import torch.nn as nn
 
 from evidence.reference import attend
 from mha_lib.check import TASKS
-from mha_lib.check.reference import Problem, compute
+from mha_lib.check.reference import Posed, Problem, compute
+from mha_lib.check.search import matches
 
 
 def test_a_task_without_a_reference_is_refused_by_its_name():
@@ -64,3 +65,32 @@ def test_probes_are_drawn_from_their_seed_and_their_sizes_differ():
     assert len({*sizes.values()}) == len(sizes)
     names = [probe["name"] for probe in TASKS["mha"].probes(0)]
     assert {"plain", "B = H", "T = H", "empty row", "causal", "padding"} <= set(names)
+
+
+def test_a_probe_is_posed_once_for_all_submissions_and_searched_anew():
+    probe, *_ = TASKS["mha"].probes(4)
+    kept = Posed(2)
+    first, second = kept(probe), kept(probe)
+    first.fronts["a"], first.policy = "kept with one submission", "zeros"
+    assert second.fronts == {} and second.policy == "nan" and first.x is second.x
+    compute(first)
+    assert second.answers["nan"] is first.answers["nan"]
+    other, turned = kept(probe, ["b_q"]), kept(probe, turned=True)
+    assert not other.W["b_q"].any() and second.W["b_q"].any()
+    assert torch.equal(turned.W["W_o"], second.W["W_o"].mT) and not turned.answers
+    equal = dict(probe)  # another probe, though it looks the same
+    assert kept(equal).answers == {} and len(kept.known) == 2
+    kept(dict(probe))
+    assert len(kept.known) == 2 and id(probe) not in kept.known
+
+
+def test_numbers_are_compared_up_to_rounding_and_nan_with_nan():
+    ours = torch.tensor([1.0, -2.0, 3.0]).double()
+    assert matches(ours.float(), ours) and matches(ours[:0].float(), ours[:0])
+    assert not matches(ours.float() + 0.01, ours)
+    for number in (float("nan"), float("inf")):
+        broken = ours.clone()
+        broken[1] = number
+        assert matches(broken.float(), broken)
+        assert not matches(broken.float(), ours) and not matches(ours.float(), broken)
+        assert not matches(broken.float() + 0.01, broken)

@@ -5,24 +5,38 @@ import shutil
 import pytest
 
 from mha_lib.grade import run
-from tests.grade.course import SUBMISSIONS
+from mha_lib.grade.sandbox import Sandbox
+from tests.grade.course import LIMITS, SUBMISSIONS, TOP
 
 
-@pytest.fixture(scope="module")
-def place(tmp_path_factory):
-    yield tmp_path_factory.mktemp("run")
+@pytest.fixture(scope="session")
+def top(tmp_path_factory):
+    """One folder for all tests: a process stays warm as long as it hides the same."""
+    yield tmp_path_factory.mktemp(TOP)
     run.close()
 
 
 @pytest.fixture
+def place(top):
+    """The folder, empty again after each test."""
+    yield top
+    for part in top.iterdir():
+        shutil.rmtree(part) if part.is_dir() else part.unlink()
+
+
+@pytest.fixture(scope="session")
+def warm():
+    """One warm process for all judges that need no folder to be hidden."""
+    with Sandbox(**LIMITS) as sandbox:
+        yield sandbox
+
+
+@pytest.fixture
 def folder(place):
-    """Always the same one: a judge stays warm as long as its settings are the same."""
     for name, text in SUBMISSIONS.items():
         path = place / "in" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     (place / "in" / ".ipynb_checkpoints").mkdir()
     (place / "in" / ".ipynb_checkpoints" / "ada.py").write_text("1 / 0")
-    yield place / "in"
-    for part in place.iterdir():
-        shutil.rmtree(part)
+    return place / "in"

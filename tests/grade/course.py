@@ -40,12 +40,18 @@ POINTS = dict(zip(SUBMISSIONS, (5, 5, 2, 2, 3, 0, 0)))
 LIMITS = {"seconds": 40.0, "wall": 300.0, "cpu": 120, "memory": 1 << 29}
 
 
+TOP = "grading"  # begins the name of the folder in which all tests grade
+
+
 def new_run(folder: Path, **changes) -> Run:
+    """A run whose warm process is that of all others below the same folder."""
+    above = (folder.resolve(), *folder.resolve().parents)
+    tops = [str(path) for path in above if path.name.startswith(TOP)]
     fields = {
         "assignment": parse(ASSIGNMENT),
         "places": [folder],
         "output": folder.parent / "out" / "grades.csv",
-        "limits": LIMITS,
+        "limits": LIMITS | ({"hidden": tops} if tops else {}),
         "seed": 7,
     }
     return Run(**{**fields, **changes})

@@ -54,3 +54,32 @@ submission_2:
   - :name: Eve Evil
     :sid: S3
 """
+
+# With the columns that the platforms write today: see `mha_lib.grade.roster`.
+FIRST_LAST = """\
+LastName,FirstName,ID,SIS User ID,SIS Login ID,Section,Heads (77),Current Score
+,,,,,,Manual Posting,
+    Points Possible,,,,,,10.00,(read only)
+Lovelace,Ada,101,S1,ada@uni.edu,One,,
+,Teller,102,S2,teller@uni.edu,One,,
+Student,Test,103,,5f0e1c,One,,
+"""
+BLIND = """\
+Identifier,Status,Grade,Maximum Grade,Grade can be changed,Last modified (submission),\
+Last modified (grade),Feedback comments
+Participant 901,Submitted for grading - 1 day 2 hours late,,10.00,Yes,-,-,
+Participant 902,No submission,,10.00,Yes,-,-,
+"""
+GRADES = """\
+assignment_name,assignment_url,starter_code_url,github_username,roster_identifier,\
+student_repository_name,student_repository_url,submission_timestamp,points_awarded,\
+points_available,group_name
+Heads,u,s,Ada-Love,ada@uni.edu,a2-Ada-Love,r,2026-10-01 21:59:00 UTC,0,10,
+Heads,u,s,love,,uni/a2-pairs,r,,0,10,pairs
+"""
+GRADED = """\
+First Name,Last Name,SID,Email,Sections,Total Score,Max Points,Status,Submission ID,\
+Submission Time,Lateness (H:M:S)
+Ada,Lovelace,S1,ada@uni.edu,,,10,Ungraded,55,2026-10-01 16:59:00 -0500,00:00:00
+Seán,O'Brien,,sean@uni.edu,,,10,Missing,,,
+"""

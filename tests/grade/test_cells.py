@@ -13,7 +13,8 @@ alarm = pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
 
 def ran(*sources: str, seconds: float = 60.0) -> tuple[dict, list[str]]:
     module = ModuleType("submission")
-    return module.__dict__, cells.run(module, list(sources), seconds)
+    notes = cells.run(module, list(sources), seconds)
+    return module.__dict__, list(notes.values())
 
 
 MAGICS = {
@@ -71,3 +72,23 @@ def test_a_python_file_is_cut_into_cells():
     text = "a = 1\n# %%\nb = 2\n# In[3]:\nc = 3\nd = '# %%'\n"
     assert len(cells.read(text.encode(), "py")) == 3
     assert cells.read(b"\xef\xbb\xbfa = 1", "py") == ["a = 1"]
+
+
+@alarm
+@pytest.mark.parametrize(
+    ("source", "hit"),
+    [
+        ("def split(x)\n    return x", "cell 2, line 1: SyntaxError"),
+        ("class split\n    pass", "cell 2, line 1: SyntaxError"),
+        ("y = 1 / 0\n\n\ndef split(x):\n    return x", "cell 2, line 1: ZeroDivision"),
+        ("split = lambda x: x +", "cell 2, line 1: SyntaxError"),
+        ("def split_heads(x)\n    return x", ""),
+        ("def split(x):\n    return x", ""),
+        ("split(3)\nx = )", ""),
+    ],
+)
+def test_a_failure_belongs_to_what_its_cell_defines(source, hit):
+    sources = ["def split(x):\n    return 2", source, "1 / 0"]
+    notes = cells.run(ModuleType("submission"), sources, 60.0)
+    found = cells.meant_for("split", sources, notes)
+    assert found.startswith(hit) and bool(found) == bool(hit)

@@ -27,24 +27,19 @@ PLAN = "late: {per_day: 10}\nby_hand: {essay: 4}\n"
 SHEET = "student,question,points,comment\nada,essay,3,clear\n"
 
 
-@pytest.fixture(autouse=True, scope="module")
-def closed():
-    yield
-    run.close()
-
-
 @pytest.fixture
-def course(tmp_path, monkeypatch):
+def course(place, monkeypatch):
     """The files of a course, in the folder where the command is started."""
-    (tmp_path / "a9.json").write_text(json.dumps({**ASSIGNMENT, "title": "Heads"}))
-    (tmp_path / "roster.csv").write_text(CANVAS)
-    (tmp_path / "plan.yaml").write_text(PLAN)
-    (tmp_path / "sheet.csv").write_text(SHEET)
-    with zipfile.ZipFile(tmp_path / "export.zip", "w") as archive:
+    (place / "a9.json").write_text(json.dumps({**ASSIGNMENT, "title": "Heads"}))
+    (place / "roster.csv").write_text(CANVAS)
+    (place / "plan.yaml").write_text(PLAN)
+    (place / "sheet.csv").write_text(SHEET)
+    with zipfile.ZipFile(place / "export.zip", "w") as archive:
         for name, text in EXPORT.items():
             archive.writestr(name, text)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+    monkeypatch.chdir(place)
+    yield place
+    monkeypatch.undo()  # out of the folder, before it is emptied
 
 
 def graded(*more: str, source="export.zip", output="out/a9.csv") -> None:

@@ -6,7 +6,14 @@ import pytest
 
 from mha_lib.grade import exports, roster
 from mha_lib.grade.exports import Handed, counting, sort
-from tests.grade.platforms_files import CANVAS, GITHUB, METADATA, MOODLE, PLAIN
+from tests.grade.platforms_files import (
+    CANVAS,
+    GITHUB,
+    GRADES,
+    METADATA,
+    MOODLE,
+    PLAIN,
+)
 
 ROSTERS = {"canvas": CANVAS, "moodle": MOODLE, "github": GITHUB, "plain": PLAIN}
 
@@ -75,6 +82,16 @@ def test_github_classroom(whose):
     forged = ["a2-love/a2-ada-love/a2.ipynb"]
     found = whose("github", *names, *forged)
     assert [who for who, _ in found.values()] == [[0], [1], [1], [1]]
+
+
+def test_the_repository_of_a_group_is_of_all_its_members(tmp_path):
+    row = "Heads,u,s,ben,ben@uni.edu,uni/a2-pairs,r,,0,10,pairs\n"
+    (tmp_path / "grades.csv").write_text(GRADES + row)
+    known = roster.read(tmp_path / "grades.csv")
+    found = sort({"a2-pairs/a2.ipynb": None, "a2-ada-love/a2.ipynb": None}, known)
+    assert [[x.id for x in one.students] for one in found] == [
+        ["love", "ben@uni.edu"], ["ada@uni.edu"],
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

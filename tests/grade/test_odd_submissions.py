@@ -2,6 +2,7 @@
 
 import csv
 import io
+import shutil
 from html import unescape
 
 import nbformat
@@ -9,9 +10,8 @@ import pytest
 
 from mha_lib.grade import run
 from mha_lib.grade.assignments import parse
-from mha_lib.grade.run import Run
 from tests.grade.attacks.table import MERGE, RIGHT
-from tests.grade.course import LIMITS, linux
+from tests.grade.course import linux, new_run
 
 WORTH = {"gradients": 1, "right_with_mask": 4, "right_without_mask": 6}
 ASSIGNMENT = {
@@ -113,6 +113,8 @@ class Mask:
     def of(cls, T: int) -> Mask: return cls()
 """
 PIP = "!pip install -q einops \\\n    tqdm \\\n    rich\nimport torch\n%env A=\\\n 1\n"
+COLON = "import torch\ndef causal_mask(T, S)\n    return torch.ones(T, S).tril().bool()"
+BLANK = "def causal_mask(T, S):\n    ...  # your code here\n"
 SUBMISSIONS = {  # and the points that they deserve
     "ada/hw.py": (MERGE + RIGHT, 3),
     "eve/hw.py": (MERGE, 1),
@@ -129,21 +131,22 @@ SUBMISSIONS = {  # and the points that they deserve
     "skips.py": (MERGE + SKIPS, 1),
     "t_alone.py": (MERGE + T_ALONE, 1),
     "mask.py": (T_ALONE.replace("(T):", "(T, S):").replace("T, T", "T, S"), 5),
+    "blank.py": (MERGE + BLANK, 1),
+    "colon.ipynb": (notebook(MERGE, COLON), 1),
     "zoe/hw.py": (MERGE + RIGHT, 3),
 }
 
 
 @pytest.fixture(scope="module")
-def graded(tmp_path_factory):
+def graded(top):
     """The rows of the table, and all that a student is told, by submission."""
-    place = tmp_path_factory.mktemp("odd")
+    place = top
     for name, (text, _) in SUBMISSIONS.items():
         path = place / "in" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     output = place / "out" / "grades.csv"
-    Run(parse(ASSIGNMENT), [place / "in"], output, LIMITS, seed=7)()
-    run.close()
+    new_run(place / "in", assignment=parse(ASSIGNMENT), output=output)()
     rows = list(csv.DictReader(io.StringIO(output.read_text())))
     folder = place / "out" / "grades" / "students"
     pages = {
@@ -151,6 +154,8 @@ def graded(tmp_path_factory):
         for row in rows
         for name in [run._short(row["submission"])]
     }
+    for part in place.iterdir():
+        shutil.rmtree(part)
     return {row["submission"]: row for row in rows}, pages
 
 
@@ -168,6 +173,7 @@ def test_every_submission_gets_what_it_deserves(name, graded):
     [
         ("dies.py", "it crashed (signal 40)"),
         ("flex.py", "torch.nn.attention.flex_attention holds it"),
+        ("blank.py", "causal_mask is not finished: its line"),
         ("forgets.py", "is a `return` missing?"),
         ("skips.py", "it sent no output"),
         ("t_alone.py", "causal_mask must take T and S; this one takes T alone"),
@@ -175,6 +181,14 @@ def test_every_submission_gets_what_it_deserves(name, graded):
 )
 def test_what_happened_is_said(name, words, graded):
     assert words in graded[1][name]
+
+
+@linux
+def test_a_syntax_error_stands_in_the_question_whose_cell_it_hit(graded):
+    parts = graded[1]["colon.ipynb"].split("<h2>")
+    said = "did not run to its end: cell 2, line 2: SyntaxError: expected ':'."
+    assert [said in part for part in parts if "<code>causal_mask" in part] == [True]
+    assert sum(said in part for part in parts) == 1
 
 
 @linux

@@ -6,7 +6,17 @@ import pytest
 
 from mha_lib.grade import roster
 from mha_lib.grade.roster import moment
-from tests.grade.platforms_files import CANVAS, GITHUB, GRADESCOPE, MOODLE, PLAIN
+from tests.grade.platforms_files import (
+    BLIND,
+    CANVAS,
+    FIRST_LAST,
+    GITHUB,
+    GRADED,
+    GRADES,
+    GRADESCOPE,
+    MOODLE,
+    PLAIN,
+)
 
 
 @pytest.fixture
@@ -25,6 +35,10 @@ def read(tmp_path):
         (CANVAS, "canvas", ["101", "102", "103"]),
         (MOODLE, "moodle", ["901", "902", "903"]),
         (GITHUB, "plain", ["ada@uni.edu", "S2", "S3"]),
+        (FIRST_LAST, "canvas", ["101", "102"]),
+        (BLIND, "moodle", ["901", "902"]),
+        (GRADES, "plain", ["ada@uni.edu", "love"]),
+        (GRADED, "plain", ["S1", "sean@uni.edu"]),
         (PLAIN, "plain", ["S1", "S2", "S3"]),
         ("email\nada@uni.edu\n", "plain", ["ada@uni.edu"]),
         (GRADESCOPE, "plain", ["S1", "sean@uni.edu"]),
@@ -58,6 +72,18 @@ def test_what_a_roster_says_beside_the_name(read):
     assert [x.github for x in read(GITHUB).students.values()] == [
         "ada-love", "love", "",
     ]  # fmt: skip
+
+
+def test_names_in_two_columns_and_times_are_read_where_a_platform_writes_them(read):
+    found = read(FIRST_LAST)
+    assert found.one("Ada Lovelace").id == "101" and found.one("ada").id == "101"
+    assert found.students["102"].name == "Teller"  # who has one name
+    ada, love = read(GRADES).students.values()
+    assert (ada.repository, love.repository) == ("a2-ada-love", "a2-pairs")
+    assert ada.submitted == datetime(2026, 10, 1, 21, 59, tzinfo=timezone.utc)
+    assert love.submitted is None
+    ada, _ = read(GRADED).students.values()
+    assert ada.submitted == datetime(2026, 10, 1, 21, 59, tzinfo=timezone.utc)
 
 
 @pytest.mark.parametrize(

@@ -112,6 +112,45 @@ def test_what_is_not_protected_is_said_before_anything_runs(folder, monkeypatch,
     assert said[1] == said[0] and capfd.readouterr().err == ""
 
 
+def test_what_is_graded_and_what_is_written_is_hidden(folder, monkeypatch):
+    asked = []
+
+    def engine(function, items, workers, address):
+        asked.append(json.loads(function.args[0])["limits"])
+        return ()
+
+    monkeypatch.setitem(engines.ENGINES, "local", engine)
+    new_run(folder, limits={"cpu": 3})()
+    out = folder.parent / "out" / "grades"
+    assert asked == [{"cpu": 3, "hidden": [str(folder), str(out)]}]
+
+
+def test_a_warm_process_outlives_its_judge_while_the_limits_are_the_same(monkeypatch):
+    made = []
+
+    class Kept:
+        def __init__(self, **limits):
+            made.append([limits["cpu"], "open"])
+            self.row = made[-1]
+
+        def close(self):
+            self.row[1] = "closed"
+
+    class Marks:
+        def __init__(self, assignment, seed, sandbox):
+            self.grade = lambda submission: (seed, sandbox.row[0])
+
+    run.close()
+    monkeypatch.setattr(run, "Sandbox", Kept)
+    monkeypatch.setattr(run, "Judge", Marks)
+    for seed, cpu in ((1, 9), (1, 9), (2, 9), (2, 8)):
+        given = {"assignment": ASSIGNMENT, "seed": seed, "limits": {"cpu": cpu}}
+        assert run._grade(json.dumps(given), ("ada.py", None))[1] == (seed, cpu)
+    assert made == [[9, "closed"], [8, "open"]]
+    run.close()
+    assert made[1] == [8, "closed"]
+
+
 @linux
 def test_a_judge_that_fails_stops_nobody(folder, monkeypatch):
     def broken(task, probes, outcomes, **options):

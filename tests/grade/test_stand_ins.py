@@ -5,14 +5,14 @@ from types import ModuleType
 
 import pytest
 
-from mha_lib.check import TASKS
+from mha_lib.check import registered
 from mha_lib.grade.assignments import from_notebook, parse
 from mha_lib.grade.inside.child import stand_in
 from mha_lib.grade.judge import Judge
 from mha_lib.grade.platforms import workflow
 from mha_lib.grade.sandbox import Sandbox
 from mha_lib.grade.submission import Submission
-from tests.grade.course import LIMITS, linux, text
+from tests.grade.course import linux, text
 
 SPLIT = "def split_heads(x, H):\n    return x.unflatten(2, (H, -1)).transpose(1, 2)\n"
 MERGE = "def merge_heads(x):\n    return x.transpose(1, 2).flatten(2)\n"
@@ -60,19 +60,19 @@ def source(questions=QUESTIONS):
 
 @pytest.fixture
 def assignment():
-    yield from_notebook(source())
-    TASKS.pop("a9.round", None)
+    with registered():
+        yield from_notebook(source())
 
 
-def graded(assignment, code):
-    with Judge(assignment, 5, **LIMITS) as judge:
+def graded(assignment, code, warm):
+    with Judge(assignment, 5, warm) as judge:
         result = judge.grade(Submission(code.encode(), "py", digest=""))
     return result, {q["name"]: q["points"] for q in result["questions"]}
 
 
 @linux
-def test_what_builds_on_a_wrong_part_keeps_its_points(assignment):
-    result, points = graded(assignment, WRONG_SPLIT + MERGE + ROUND)
+def test_what_builds_on_a_wrong_part_keeps_its_points(assignment, warm):
+    result, points = graded(assignment, WRONG_SPLIT + MERGE + ROUND, warm)
     assert points == {"split_heads": 0, "merge_heads": 2, "round_trip": 3}
     assert result["points"] == 5
     said = text(result["questions"][2])
@@ -81,30 +81,32 @@ def test_what_builds_on_a_wrong_part_keeps_its_points(assignment):
 
 
 @linux
-def test_a_part_that_is_missing_is_no_loss_either(assignment):
-    _, points = graded(assignment, ROUND)
+def test_a_part_that_is_missing_is_no_loss_either(assignment, warm):
+    _, points = graded(assignment, ROUND, warm)
     assert points == {"split_heads": 0, "merge_heads": 0, "round_trip": 3}
 
 
 @linux
-def test_what_is_wrong_itself_stays_wrong(assignment):
-    result, points = graded(assignment, WRONG_SPLIT + ROUND.replace("+ x", "- x"))
+def test_what_is_wrong_itself_stays_wrong(assignment, warm):
+    result, points = graded(assignment, WRONG_SPLIT + ROUND.replace("+ x", "- x"), warm)
     assert points == {"split_heads": 0, "merge_heads": 0, "round_trip": 0}
     assert "judged beside" not in text(result["questions"][2])
 
 
 @linux
-def test_right_parts_are_not_replaced(assignment, monkeypatch):
+def test_right_parts_are_not_replaced(assignment, monkeypatch, warm):
     runs, run = [], Sandbox.run
     monkeypatch.setattr(Sandbox, "run", lambda *x: runs.append(x) or run(*x))
-    result, points = graded(assignment, SPLIT + MERGE + ROUND.replace("+ x", "- x"))
+    result, points = graded(
+        assignment, SPLIT + MERGE + ROUND.replace("+ x", "- x"), warm
+    )
     assert points == {"split_heads": 2, "merge_heads": 2, "round_trip": 0}
     assert "judged beside" not in text(result["questions"][2])
     assert len(runs) == 1
 
 
 @linux
-def test_a_part_cannot_be_copied_from_what_stands_in(assignment):
+def test_a_part_cannot_be_copied_from_what_stands_in(assignment, warm):
     """The code that looks for it finds it, in a process that is not asked for it."""
     thief = """
 import gc
@@ -115,7 +117,7 @@ def split_heads(x, H):
             exec(found["stand_ins"]["split_heads"], space)
             return space["split_heads"](x, H)
 """
-    _, points = graded(assignment, thief + MERGE + ROUND)
+    _, points = graded(assignment, thief + MERGE + ROUND, warm)
     assert points == {"split_heads": 0, "merge_heads": 2, "round_trip": 3}
 
 

@@ -11,7 +11,7 @@ import sys
 import nbformat
 import pytest
 
-from mha_lib.check import TASKS
+from mha_lib.check import registered
 from tests.grade.course import linux
 from tools import assignments, book, notebook
 
@@ -53,8 +53,8 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "handed_in").mkdir()
     for name, code in {"ada": RIGHT, "bob": IN_HALVES, "eve": BASE}.items():
         (tmp_path / "handed_in" / f"{name}.py").write_text(f"import torch\n{code}")
-    yield tmp_path
-    TASKS.pop("rotary", None)
+    with registered():
+        yield tmp_path
 
 
 def test_the_notebook_imports_the_task_and_checks(folder):
@@ -96,8 +96,5 @@ def test_a_class_is_graded_and_the_mistake_has_its_name(folder):
     )
     assert "One mistake in your rotary." in bob
     assert "Feature i is turned with feature i + D/2, as some" in bob
-    assert (
-        "in a way that has no name here" in eve
-        and "Holds: runs, inputs_unchanged" in eve
-    )
-    assert "right: one token" in eve and "Fails: right: drawn, right" in eve
+    assert "in a way that has no name here" in eve
+    assert "It is right in the cases one token" in eve and "wrong in drawn." in eve

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from mha_lib.check import diagnose
+from mha_lib.check import check_name, diagnose
 from mha_lib.check.catalogue import MISTAKES
 from mha_lib.grade import author
 from tools import book, notebook
@@ -51,7 +51,8 @@ def test_sources_are_those_of_the_catalogue():
 @pytest.fixture(scope="module")
 def clinic():
     """What the notebook defines, after the set-up and without checks and training."""
-    names = {"math": math, "torch": torch, "nn": nn, "F": F, "diagnose": diagnose}
+    names = {"math": math, "torch": torch, "nn": nn, "F": F}
+    names |= {"diagnose": diagnose, "check_name": check_name}
     exec(author.closure([CELLS[1].source], ["same"]), names)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -78,3 +79,16 @@ def test_the_example_fails_for_the_patient(clinic, number):
     exec(EXAMPLES[number], dict(clinic))
     with pytest.raises(AssertionError):
         exec(EXAMPLES[number], clinic | {well: clinic[ill]})
+
+
+def test_confirm_tells_a_slip_of_the_pen_from_a_wrong_name(clinic):
+    confirm, patient = clinic["confirm"], clinic["patient_1"]
+    name = DIAGNOSES["1"]
+    confirm(patient, name, "attention")
+    with pytest.raises(AssertionError, match="'residual' is not what it has"):
+        confirm(patient, "residual", "attention")
+    slip = name.replace("-", "_", 1)
+    with pytest.raises(ValueError, match=rf"not in the list; near it: .*{name}"):
+        confirm(patient, slip, "attention")
+    with pytest.raises(ValueError, match=r"write a name of the list, .* got Ellipsis"):
+        confirm(patient, ..., "attention")

@@ -21,13 +21,14 @@ An outcome is a dictionary::
                                                          to be adapted: see `Way`; or
                                                          "reordered", with the order;
                                                          "chosen-dropout", or
-                                                         "makes-layers"
+                                                         "makes-layers"; or
+                                                         "unfinished", with a line
     "missing": ["b_k"]                                   a layer that has no bias
 
 Its modules import in one direction::
 
     words ← observe ← ways ← find ← load ← making ← run
-    driven ← run
+    driven, unfinished ← run
 """
 
 from .load import ORDERS
@@ -41,6 +42,7 @@ from .words import (
     REMEMBERS,
     REORDERED,
     SQUARE_MASK,
+    UNFINISHED,
     Advice,
     located,
 )
@@ -54,6 +56,7 @@ __all__ = [
     "REORDERED",
     "CHOSEN_DROPOUT",
     "SQUARE_MASK",
+    "UNFINISHED",
     "Advice",
     "Way",
     "located",

@@ -4,6 +4,7 @@ import functools
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
+from types import FunctionType
 
 from torch import nn
 
@@ -214,15 +215,7 @@ def _made(cls: Callable, arguments: dict) -> object:
 
 def bound(f: Callable, task: str, extra: tuple, target: Callable | None = None):
     """A function of the inputs alone: finds names for the arguments of ``f``."""
-    try:
-        theirs = inspect.signature(f).parameters.values()
-    except (TypeError, ValueError):
-        theirs = ()
-    own = {
-        p.name: p.kind
-        for p in theirs
-        if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
-    }
+    own = _named(f)
     target = target or f
     wanted = (*NAMES[task], *("weights", "num_heads")[: len(extra)])
     whole = task in ("attention", *LAYERS)
@@ -268,6 +261,26 @@ def bound(f: Callable, task: str, extra: tuple, target: Callable | None = None):
             x if x in by_place else f"{x} by keyword" for x in own if x in asked
         ]
     return call
+
+
+def _named(f: Callable) -> dict[str, object]:
+    """The parameters of f that have a name, and of which kind they are."""
+    key = (getattr(f, "__func__", f), type(f))
+    if type(key[0]) is FunctionType and key in _NAMED:  # it is asked for by each probe
+        return _NAMED[key]
+    try:
+        theirs = inspect.signature(f).parameters.values()
+    except (TypeError, ValueError):
+        theirs = ()
+    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    own = {p.name: p.kind for p in theirs if p.kind not in variable}
+    if type(key[0]) is FunctionType:
+        _NAMED.clear()  # of the last one alone: a notebook defines them again and again
+        _NAMED[key] = own
+    return own
+
+
+_NAMED: dict[tuple, dict[str, object]] = {}
 
 
 def _told(names: list[str], wanted: tuple[str, ...]) -> dict[str, str] | None:

@@ -17,6 +17,7 @@ MAKES_LAYERS = "makes-layers"  # and of another: each call makes layers anew
 REORDERED = "reordered"  # and of one that names its arguments in another order
 CHOSEN_DROPOUT = "chosen-dropout"  # of one that has a dropout by choice, if any
 SQUARE_MASK = "square-mask"  # and of an error
+UNFINISHED = "unfinished"  # and of another, and of a note
 
 ADVICE = {  # what to do, by the code of the error
     "unknown-heads": "the number of heads must be known; your module shows {found} in "
@@ -36,6 +37,8 @@ ADVICE = {  # what to do, by the code of the error
     "wants-more": "{name} must be made as {name}(embed_dim, num_heads); it also wants "
     "{wants!r}. Pass a module that you made, or give the parameter a default",
     "not-made": "{name}({given}) could not be made: {error}",
+    UNFINISHED: "{name} is not finished: {what}. Write that part, run its cell, then "
+    "check again",
     "not-callable": "a function, a class or a module is required; got {got}",
     SQUARE_MASK: "causal_mask must take T and S; this one takes T alone",
     "nothing-returned": "a torch.Tensor must be returned; got None; is a `return` "

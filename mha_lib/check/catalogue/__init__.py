@@ -5,6 +5,9 @@ changes. A mistake with stages is found by comparing numbers; one without is fou
 what the submission does beside that: inputs that changed, dropout, dtypes.
 """
 
+import re
+from difflib import get_close_matches
+
 from mha_lib.check.catalogue import (
     axes,
     bias,
@@ -24,9 +27,19 @@ from mha_lib.check.catalogue import (
     split,
 )
 from mha_lib.check.catalogue.mistake import GIVEN, MASKS, WEIGHTED, Mistake
+from mha_lib.check.catalogue.project import CUTS
 from mha_lib.check.reference import DEFAULT, LAYERS, Problem, Stage
 
-__all__ = ["MASKS", "MISTAKES", "SAME_FUNCTION", "WEIGHTED", "Mistake", "stages_for"]
+__all__ = [
+    "CUTS",
+    "MASKS",
+    "MISTAKES",
+    "SAME_FUNCTION",
+    "WEIGHTED",
+    "Mistake",
+    "check_name",
+    "stages_for",
+]
 
 ROOMS = (softmax, scale, scores, split, merge, inputs, project, bias, out)
 ROOMS += (axes, fill, mask, causal, padding, combine, conduct)
@@ -38,6 +51,34 @@ SAME_FUNCTION = (
     ("fill-zero", "fill-tiny"),  # they differ by 1e-9
     ("causal-ignored", "mask-overwritten-by-padding"),  # in a whole layer
 )
+
+
+def check_name(name: str) -> None:
+    """Nothing, if a mistake has this name.
+
+    Raises:
+        ValueError: none has; the message holds the names that are near.
+
+    Example:
+        >>> from mha_lib.check import check_name
+        >>> check_name("no-scale")
+        >>> check_name("no_scal")
+        Traceback (most recent call last):
+        ValueError: 'no_scal' is not in the list; near it: no-scale
+    """
+    if not isinstance(name, str):
+        raise ValueError(f"write a name of the list, such as 'no-scale'; got {name!r}")
+    if name not in MISTAKES:
+        near = ", ".join(_near(name)) or "none, so look at the list again"
+        raise ValueError(f"{name!r} is not in the list; near it: {near}")
+
+
+def _near(name: str) -> list[str]:
+    """Names written nearly so; else those that have a word in common."""
+    plain = "-".join(re.findall(r"\w+", name.lower().replace("_", " ")))
+    written = get_close_matches(plain, MISTAKES, n=3, cutoff=0.7)
+    words = {word for word in plain.split("-") if len(word) > 2}
+    return written or [x for x in MISTAKES if words & {*x.split("-")}]
 
 
 def _scale_of_a_head(p: Problem, width: int) -> tuple[float, float]:

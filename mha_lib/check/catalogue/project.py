@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 
 from mha_lib.check.catalogue.mistake import Mistake
-from mha_lib.check.reference import DEFAULT, LAYERS, Layer, Problem
+from mha_lib.check.reference import DEFAULT, LAYERS, Layer, Problem, Stage
 
 _THIRDS = "04_one_matrix_for_qkv#what-goes-wrong"
 
@@ -19,6 +19,14 @@ def _layers(roles: str) -> Callable:
 
     return layers
 
+
+# How a fused projection may be cut: routes without a name, by the order of the thirds.
+# The other orders leave one part in its place and have names below.
+CUTS = {
+    "vqk": (Stage("project", (), _layers("kvq")),),
+    "kvq": (Stage("project", (), _layers("vqk")),),
+    "vkq": (Stage("project", (), _layers("vkq")),),
+}
 
 MISTAKES = (
     Mistake(

@@ -40,6 +40,7 @@ class Task:
         options: the options that its probes may have.
         make: draws the probes; call `probes` instead.
         axes: what a row and what a column of its answer is for, in words.
+        shape: of its answer, in letters; "" where that is not fixed.
         conclude: judges the outcomes of a task of one's own; None for ours.
         mistakes: what such a task can name, with a sentence each.
     """
@@ -50,6 +51,7 @@ class Task:
     options: tuple[str, ...]
     make: Callable[..., list[Probe]]
     axes: tuple[str, str] = ("query", "feature")
+    shape: str = ""
     conclude: Callable | None = None
     mistakes: Mapping[str, str] = field(default_factory=dict, compare=False)
 
@@ -95,6 +97,7 @@ TASKS = {
             "attend, broadcasts to (..., T, S)",
             ("repeat", "grad", "dtype", "device"),
             attention,
+            shape="(B, H, T, V)",
         ),
         Task(
             "split_heads",
@@ -103,6 +106,7 @@ TASKS = {
             ("repeat",),
             lambda draw: heads(draw, merge=False),
             ("token", "feature"),
+            "(B, H, T, D)",
         ),
         Task(
             "merge_heads",
@@ -111,6 +115,7 @@ TASKS = {
             ("repeat",),
             lambda draw: heads(draw, merge=True),
             ("token", "feature"),
+            "(B, T, E)",
         ),
         Task(
             "causal_mask",
@@ -119,6 +124,7 @@ TASKS = {
             ("repeat",),
             causal_mask,
             ("query", "key"),
+            "(T, S)",
         ),
         Task(
             "padding_mask",
@@ -128,6 +134,7 @@ TASKS = {
             (),
             padding_mask,
             ("query", "key"),
+            "(B, 1, S)",
         ),
         Task(
             "combine_masks",
@@ -137,6 +144,7 @@ TASKS = {
             (),
             combine_masks,
             ("query", "key"),
+            "(B, T, S)",
         ),
         Task(
             "mha",
@@ -146,6 +154,7 @@ TASKS = {
             "the output (B, T, E), or (output, weights) with weights (B, H, T, S).",
             _LAYER,
             mha,
+            shape="(B, T, E)",
         ),
         Task(
             "mha_sequence_first",
@@ -155,6 +164,7 @@ TASKS = {
             "the output (T, B, E), or (output, weights) with weights (B, H, T, S).",
             _LAYER,
             lambda draw: mha(draw, sequence_first=True),
+            shape="(T, B, E)",
         ),
         Task(
             "split_concat",
@@ -166,6 +176,7 @@ TASKS = {
             "causality also the later ones; then W_o. No residual, no norm.",
             _LAYER[:4],
             split_concat,
+            shape="(B, T, E)",
         ),
     )
 }

@@ -1,5 +1,7 @@
 """The probes of attention itself and of whole layers."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -12,6 +14,32 @@ MANY_WIDE = {"B": MANY, "D": range(9, 13)}
 ONE_LONG = {"B": 1, "H": range(2, 4), "T": LONG, "S": LONG}  # few, for who uses loops
 
 MAP = range(9, 14)  # features that can hold two maps of four keys, side by side
+
+
+def _ordinary(one: Callable[..., Probe], draw: Draw) -> list[Probe]:
+    """What `attention` and a layer begin with: `one` makes a probe."""
+    return [
+        one("plain", sizes=draw.sizes(**FEW), repeat=True),
+        one("square", sizes=draw.sizes("TS")),
+        one("T = H", sizes=draw.sizes("TH")),
+        one("holes", "holes", repeat=True),
+        one("causal", "causal", draw.sizes("TS")),
+        one("padding", "padding"),
+        one("left padding", "left padding", draw.sizes("TS")),
+        one("B = H", "holes", draw.sizes("BH", "TS")),
+        one("one query", "holes", draw.sizes(T=1)),
+        one("one key", sizes=draw.sizes(S=1)),
+        one("one sequence", "holes", draw.sizes(B=1, H=MANY)),
+    ]
+
+
+def _cast(one: Callable[..., Probe]) -> list[Probe]:
+    """What asks for gradients, another dtype and another device."""
+    return [
+        one("gradient", "holes", grad=True),
+        one("half", "holes", dtype="float16"),
+        one("device", "holes", device="meta"),
+    ]
 
 
 def attention(draw: Draw) -> list[Probe]:
@@ -47,24 +75,12 @@ def attention(draw: Draw) -> list[Probe]:
         return plain
 
     return [
-        one("plain", sizes=draw.sizes(**FEW), repeat=True),
-        one("square", sizes=draw.sizes("TS")),
-        one("T = H", sizes=draw.sizes("TH")),
-        one("holes", "holes", repeat=True),
-        one("causal", "causal", draw.sizes("TS")),
-        one("padding", "padding"),
-        one("left padding", "left padding", draw.sizes("TS")),
-        one("B = H", "holes", draw.sizes("BH", "TS")),
-        one("one query", "holes", draw.sizes(T=1)),
-        one("one key", sizes=draw.sizes(S=1)),
-        one("one sequence", "holes", draw.sizes(B=1, H=MANY)),
+        *_ordinary(one, draw),
         one("one head", "holes", draw.sizes(H=1)),
         one("D = 1", sizes=draw.sizes(D=1) | {"V": 1}),
         one("empty row", "empty"),
         reveal(),
-        one("gradient", "holes", grad=True),
-        one("half", "holes", dtype="float16"),
-        one("device", "holes", device="meta"),
+        *_cast(one),
         low(),
         one("many sequences", sizes=draw.sizes(**MANY_WIDE, T=range(17, 25))),
         one("long", "holes", draw.sizes(**ONE_LONG)),
@@ -124,21 +140,9 @@ def mha(draw: Draw, sequence_first: bool = False) -> list[Probe]:
         return found
 
     probes = [
-        one("plain", sizes=draw.sizes(**FEW), repeat=True),
-        one("square", sizes=draw.sizes("TS")),
-        one("T = H", sizes=draw.sizes("TH")),
-        one("holes", "holes", repeat=True),
-        one("causal", "causal", draw.sizes("TS")),
-        one("padding", "padding"),
-        one("left padding", "left padding", draw.sizes("TS")),
-        one("B = H", "holes", draw.sizes("BH", "TS")),
-        one("one query", "holes", draw.sizes(T=1)),
-        one("one key", sizes=draw.sizes(S=1)),
-        one("one sequence", "holes", draw.sizes(B=1, H=MANY)),
+        *_ordinary(one, draw),
         one("empty row", "empty"),
-        one("gradient", "holes", grad=True),
-        one("half", "holes", dtype="float16"),
-        one("device", "holes", device="meta"),
+        *_cast(one),
     ]
     if not draw.fixed:
         probes.append(one("one head", "holes", draw.sizes(H=1)))

@@ -78,9 +78,9 @@ def _without_magics(source: str) -> str:
     return re.sub(r"(?m)^([ \t]*\w[\w, ]*=)[ \t]*[%!].*$", r"\1 None", source)
 
 
-def run(module: ModuleType, cells: list[str], seconds: float) -> list[str]:
-    """Execute cells in a module; notes say what failed, the first failure of a cell."""
-    notes: list[str] = []
+def run(module: ModuleType, cells: list[str], seconds: float) -> dict[int, str]:
+    """Execute cells in a module; what failed first in a cell, by its number."""
+    notes: dict[int, str] = {}
     futures: set[int] = set()  # they hold in all later cells, as in IPython
     for number, source in enumerate(cells, 1):
         name = f"cell {number}"
@@ -92,8 +92,9 @@ def run(module: ModuleType, cells: list[str], seconds: float) -> list[str]:
                 ]
         except (OutOfTime, SyntaxError, ValueError, RecursionError, MemoryError) as x:
             failures = [describe(x, name)]
-        notes += [failure for failure in failures if failure][:1]
-    return notes[:MOST_NOTES]
+        if failures := [failure for failure in failures if failure]:
+            notes[number] = failures[0]
+    return notes
 
 
 def _codes(source: str, name: str, futures: set[int]) -> Iterator[CodeType]:
@@ -152,6 +153,17 @@ def describe(error: BaseException, name: str = "") -> str:
         return (f"{where}: " * bool(where) + text.rstrip(": "))[:LONGEST_NOTE]
     except BaseException:  # an exception may define its own __str__
         return f"{name}: an exception that cannot be printed".lstrip(": ")
+
+
+def meant_for(name: str, cells: list[str], notes: dict[int, str]) -> str:
+    """What failed in the last cell that was to define a name; "" where nothing did.
+
+    A cell with a syntax error has no tree, so its text is looked at.
+    """
+    word = re.escape(name)
+    defines = re.compile(rf"(?m)^[ \t]*(async +def|def|class) +{word}\b|^{word} *[:=]")
+    numbers = [n for n, source in enumerate(cells, 1) if defines.search(source)]
+    return notes.get(numbers[-1], "") if numbers else ""
 
 
 def mentions(cells: list[str], names: set[str]) -> list[str]:

@@ -34,13 +34,16 @@ def serve(connection: socket, adapter: Callable) -> None:
     found = cells.mentions(sources, names | WORTH_A_LOOK)
     wire.send(connection, {"mentions": found})  # before any of its code runs
     notes = run_cells(module, sources, seconds)
-    wire.send(connection, {"notes": notes})
+    shown = list(notes.values())[: cells.MOST_NOTES]
+    wire.send(connection, {"notes": shown})
     for question in request["questions"]:
-        wire.send(connection, answer(question, module, adapter, seconds))
+        hit = cells.meant_for(question["name"], sources, notes)
+        told = answer(question, module, adapter, seconds)
+        wire.send(connection, told | ({"hit": hit} if hit else {}))
     wire.send(connection, {"done": True})
 
 
-def run_cells(module: ModuleType, sources: list[str], seconds: float) -> list[str]:
+def run_cells(module: ModuleType, sources: list[str], seconds: float) -> dict[int, str]:
     """Execute them as Jupyter would; the checks of mha_lib are there and silent."""
     sys.modules[module.__name__] = module
     sys.stdin = open(os.devnull)  # noqa: SIM115

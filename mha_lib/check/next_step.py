@@ -1,0 +1,57 @@
+"""What to do about a mistake that has no name: where it shows, and a next step."""
+
+from mha_lib.check.diagnosis import Diagnosis
+from mha_lib.check.words import Fact
+
+__all__ = ["next_step", "where"]
+
+CASE = "right: "  # begins the property of a case
+AFTER = {"weights-right", "not-times-values", "normalised"}  # what is behind the map
+BEFORE = {"weights-first", "scores-times", "map-sums", "later-unseen", "some-unseen"}
+SAYS_IT = {  # facts that are a next step
+    *("cut-otherwise", "as-if-exchanged", "as-if-inverted", "as-if-folded"),
+    *("as-if-left", "it-remembers", "it-makes-layers", "fill-leaks"),
+}
+STEPS = {  # of the other tasks
+    "split_heads": "next-numbers",
+    "merge_heads": "next-numbers",
+    "causal_mask": "next-table",
+    "padding_mask": "next-table",
+    "combine_masks": "next-table",
+}
+
+
+def where(found: Diagnosis) -> list[Fact]:
+    """In which calls it is right, and in which it is not."""
+    holds = found.properties
+    cases = {k.removeprefix(CASE): x for k, x in holds.items() if k.startswith(CASE)}
+    facts = []
+    if cases:
+        right = [name for name, holds in cases.items() if holds]
+        wrong = [name for name, holds in cases.items() if not holds]
+        facts.append(Fact("cases", {"right": right, "wrong": wrong}))
+    plain, masked = (holds.get(f"right_{x}_mask") for x in ("without", "with"))
+    if None not in (plain, masked) and not (plain and masked):
+        facts.append(Fact("with-and-without", {"plain": plain, "masked": masked}))
+    if holds.get("rows_sum_to_one") is False:
+        facts.append(Fact("rows-lost"))
+    return facts
+
+
+def next_step(found: Diagnosis) -> list[Fact]:
+    """What to try first, by what was seen; nothing where that says it already."""
+    codes = {fact.code for fact in found.evidence if isinstance(fact, Fact)}
+    if codes & SAYS_IT:
+        return []
+    holds = found.properties
+    if found.task in STEPS:
+        code = STEPS[found.task]
+    elif "right_with_mask" not in holds:
+        code = "next-smallest"
+    elif holds["right_without_mask"] and not holds["right_with_mask"]:
+        code = "next-mask"
+    elif codes & AFTER:
+        code = "next-after"
+    else:
+        code = "next-before" if codes & BEFORE else "next-stages"
+    return [Fact(code)]

@@ -1,0 +1,93 @@
+"""Where an answer without a name is right, and what to do next: in sentences."""
+
+import pytest
+import torch
+
+from mha_lib.check import check
+from mha_lib.check.words import WORDS
+from tests.check.stress.typical import TYPICAL, made
+
+NEXT = {  # what stands before the next step, and how this begins
+    "split: reversed": (
+        "It is right in the cases one head, and wrong in plain, again,",
+        "let x hold 0, 1, 2",
+    ),
+    "looped: mask per head": (
+        "It is right without a mask, and wrong with one.",
+        "with T = 2 and S = 3, hide one key",
+    ),
+    "attention: rounded": (
+        "It is wrong without a mask and with one.",
+        "print weights @ v for one sequence",
+    ),
+    "attention: always causal": (
+        "It is wrong without a mask and with one.",
+        "with D = 4 and short vectors",
+    ),
+    "batched: D and H exchanged": (
+        "It is wrong without a mask and with one.",
+        "with B = 1, T = 2, S = 3 and two heads",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NEXT)
+def test_a_sentence_says_where_and_another_what_to_do(name):
+    where, step = NEXT[name]
+    lines = repr(check(made(name, TYPICAL[name].source), TYPICAL[name].task)).split(
+        "\n"
+    )
+    assert "and what to do next:" in lines[0]
+    assert any(line.startswith(f"  {where}") for line in lines)
+    assert lines[-1].startswith(f"  Next: {step}")
+    assert not any(line.startswith(("  Holds", "  Fails")) for line in lines)
+
+
+def test_a_fact_that_is_a_next_step_needs_no_other():
+    name = "batched: attention(q, v, k)"
+    said = repr(check(made(name, TYPICAL[name].source), TYPICAL[name].task))
+    assert "exchanged after the projections" in said and "Next:" not in said
+
+
+def test_a_mask_is_told_where_it_is_right():
+    def causal_mask(T, S):
+        return torch.ones(T, S).tril().bool() if T <= S else torch.zeros(T, S).bool()
+
+    *_, where, _ = repr(check(causal_mask)).splitlines()
+    assert where.startswith("  It is right in the cases plain, T < S,")
+    assert where.endswith("and wrong in T > S, one key, long, T > S.")
+
+
+def test_scores_are_told_by_what_they_are_divided():
+    def divided_by(factor):
+        def attention(q, k, v, mask=None):
+            s = q @ k.mT / factor(q.shape[-1])
+            if mask is not None:
+                s = s.masked_fill(~mask, -torch.inf)
+            return s.softmax(-1) @ v
+
+        return repr(check(attention))
+
+    assert "they are divided by 6 = 2D" in divided_by(lambda D: 2 * D)
+    assert "they are divided by 1.5 = D/2" in divided_by(lambda D: D / 2)
+    assert "they are divided by 5.2, where √D = 1.73" in divided_by(
+        lambda D: 3 * D**0.5
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"count": 12, "all": 12}, "In all 12 calls that were tried your numbers are"),
+        ({"count": 9, "all": 12}, "In 9 of the 12 calls that were tried your"),
+        ({"count": 1, "all": 1}, "In the one call that was tried your"),
+        (
+            {"count": 2, "all": 2, "mistakes": 2},
+            "these mistakes give together: mend one",
+        ),
+        ({"count": 2, "all": 2, "ways": 2}, "each of these gives: mend one"),
+        ({"count": 2, "all": 2}, "this gives: mend it, then check again."),
+    ],
+)
+def test_what_a_name_rests_on_is_said_with_what_to_do(values, words):
+    assert words in WORDS["reproduced"](**values)
