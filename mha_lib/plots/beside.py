@@ -47,7 +47,7 @@ def differences(
         >>> right = torch.eye(2).expand(3, 2, 2)
         >>> figure = differences(right.flip(0, 1)[None], right, ["the", "cat"])
         >>> [ax.get_title() for ax in figure.axes]
-        ['0', '0 − right']
+        ['0', 'minus right']
         >>> plt.close(figure)
     """
     maps, right = (torch.as_tensor(x).detach().cpu().float() for x in (maps, right))
@@ -70,7 +70,7 @@ def differences(
         layout="constrained",
     )
     for row, one, title in zip(axes, maps, titles):
-        both = (one, title), (one - right, f"{title} − right")
+        both = (one, title), (one - right, "minus right")
         for ax, (grid, name) in zip(row, both):
             flat = torch.cat(list(grid), dim=-1)  # (T, H·S): head after head
             ax.imshow(flat.numpy(), cmap="RdBu", vmin=-1, vmax=1, aspect="auto")

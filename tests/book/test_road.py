@@ -12,7 +12,6 @@ NOT_YET = {
     "08_tensorflow_style",
     "09_they_all_agree",
     "10_what_it_costs",
-    "11_the_clinic",
 }
 
 

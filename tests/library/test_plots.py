@@ -232,7 +232,7 @@ def test_differences_stand_beside_the_maps_head_after_head():
     np.testing.assert_allclose(drawn[1], 0)
     np.testing.assert_allclose(drawn[5], 0.25, atol=1e-6)
     left, beside = figure.axes[2:4]
-    assert [left.get_title(), beside.get_title()] == ["B", "B − right"]
+    assert [left.get_title(), beside.get_title()] == ["B", "minus right"]
     assert [t.get_text() for t in left.get_yticklabels()] == ["the", "cat", "sat"]
     below = [t.get_text() for t in figure.axes[-1].get_xticklabels()]
     assert below == ["the", "cat", "sat"] * 2
