@@ -4,6 +4,7 @@ Needs matplotlib, which the rest of the package does not import. Text has 10 poi
 a picture of a sentence fits into 480 pixels, so that it can be read on a phone.
 """
 
+from mha_lib.plots.beside import differences, first_difference
 from mha_lib.plots.maps import (
     COLOURS,
     attention_map,
@@ -22,6 +23,8 @@ __all__ = [
     "attention_map",
     "cells",
     "einsum_cells",
+    "differences",
+    "first_difference",
     "flow_diagram",
     "head_maps",
     "look_up",

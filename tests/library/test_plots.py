@@ -125,6 +125,8 @@ def einsum_of(words):
         lambda: plots.look_up(*torch.rand(2, 7), torch.rand(7, 3), WORDS),
         lambda: plots.attention_map(torch.rand(7, 7), WORDS).figure,
         lambda: einsum_of(WORDS[1:4]),
+        lambda: plots.differences(torch.rand(3, 2, 7, 7), torch.rand(2, 7, 7), WORDS),
+        lambda: plots.first_difference({"context": 0.0, "merged": 1.5}).figure,
     ],
 )
 def test_text_can_be_read_on_a_phone(draw):
@@ -275,3 +277,51 @@ def test_einsum_cells_names_what_does_not_fit():
         plots.einsum_cells("bte->te", {"x": x[None]}, {"t": 0, "e": 0})
     with pytest.raises(ValueError, match="at must name a cell by 'te'; got no 't'"):
         plots.einsum_cells("te->te", {"x": x}, {"e": 0})
+
+
+# --- wrong beside right --------------------------------------------------------------
+
+
+def test_differences_stand_beside_the_maps_head_after_head():
+    right = torch.rand(2, 3, 3)
+    maps = torch.stack([right, right.flip(0), right + 0.25])
+    titles = ["A", "B", "C"]
+    figure = plots.differences(maps, right, ["the", "cat", "sat"], titles=titles)
+    drawn = [ax.images[0].get_array() for ax in figure.axes]
+    assert [x.shape for x in drawn] == [(3, 6)] * 6
+    np.testing.assert_allclose(drawn[0][:, :3], right[0])
+    np.testing.assert_allclose(drawn[2][:, :3], right[1])
+    np.testing.assert_allclose(drawn[1], 0)
+    np.testing.assert_allclose(drawn[5], 0.25, atol=1e-6)
+    left, beside = figure.axes[2:4]
+    assert [left.get_title(), beside.get_title()] == ["B", "minus right"]
+    assert [t.get_text() for t in left.get_yticklabels()] == ["the", "cat", "sat"]
+    below = [t.get_text() for t in figure.axes[-1].get_xticklabels()]
+    assert below == ["the", "cat", "sat"] * 2
+    assert len(left.lines) == 1  # between two heads
+
+
+def test_the_first_difference_stands_out():
+    gaps = {"q": 0.0, "k": 1e-7, "scores": 0.5, "weights": 0.25, "context": 0.0}
+    ax = plots.first_difference(gaps, title="t")
+    said = [text.get_text() for text in ax.texts]
+    assert said == ["same", "same", "0.5, the first", "0.25", "same"]
+    colours = [matplotlib.colors.to_hex(bar.get_facecolor()) for bar in ax.patches]
+    assert len(set(colours)) == 3 and colours.count(colours[2]) == 1
+    assert [t.get_text() for t in ax.get_yticklabels()] == list(gaps)
+    assert plots.first_difference({"q": 0.0}).texts[0].get_text() == "same"
+    tight = plots.first_difference({"k": 1e-7}, tolerance=1e-9)
+    assert tight.texts[0].get_text() == "1e-07, the first"
+
+
+def test_what_cannot_be_compared_is_named():
+    right, words = torch.rand(2, 3, 3), ["the", "cat", "sat"]
+    with pytest.raises(ValueError, match=r"got \(2, 3, 3\) and \(2, 3, 3\)"):
+        plots.differences(right, right, words)
+    with pytest.raises(ValueError, match="2 words; got T = 3 and S = 3"):
+        plots.differences(right[None], right, words[:2])
+    with pytest.raises(ValueError, match="1 maps need 1 titles; got 2"):
+        plots.differences(right[None], right, words, titles="AB")
+    for gaps in ({}, {"q": -1.0}):
+        with pytest.raises(ValueError, match="differences ≥ 0"):
+            plots.first_difference(gaps)
