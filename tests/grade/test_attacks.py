@@ -358,7 +358,7 @@ def test_attention_of_others_is_not_there(name, graded, folder):
     attack = READY_MADE[name]
     result = graded(attack.source.replace("SUBMISSIONS", repr(str(folder))))
     assert result["points"] == 1.0, told(result)
-    assert any(words in told(result) for words in attack.words.split("|"))
+    assert any(words in told(result) for words in attack.words.split("|")), told(result)
 
 
 @pytest.mark.parametrize(

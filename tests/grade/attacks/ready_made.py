@@ -34,11 +34,13 @@ for thing in gc.get_objects():
 """
 CODE = """
 import gc, types
-gc.unfreeze()
-found = [x for x in gc.get_objects() if isinstance(x, types.FunctionType)]
-found += [x for f in found for x in gc.get_referents(f)]
-names = {"multi_head_attention_forward", "math_attention", "_forward_impl"}
-codes = {x for x in found if isinstance(x, types.CodeType) and x.co_name in names}
+global codes
+if "codes" not in globals():  # it takes a second, and there are many probes
+    gc.unfreeze()
+    found = [x for x in gc.get_objects() if isinstance(x, types.FunctionType)]
+    found += [x for f in found for x in gc.get_referents(f)]
+    names = {"multi_head_attention_forward", "math_attention", "_forward_impl"}
+    codes = {x for x in found if isinstance(x, types.CodeType) and x.co_name in names}
 raise RuntimeError(f"found {sorted(x.co_name for x in codes)} in the end")
 """
 SOURCE = """
