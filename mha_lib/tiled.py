@@ -76,7 +76,9 @@ def tiled_attention(
         The softmax is 2^x / Σ 2^x with x = score · log₂ e. A maximum is subtracted
         only where a sum would leave 2^−100 to 2^100, as with a score above 69.
         Scores in bfloat16 are rounded, as in ``attention``; torch's kernel keeps them
-        in float32, and its context comes about six times as close.
+        in float32, and its context comes closer, the more so the larger the scores.
+        Its root mean square error, against float64 with 512 to 2048 normal queries
+        and D = 32 to 128, was half of ours; a fifth, with q doubled.
 
     Example:
         >>> import torch

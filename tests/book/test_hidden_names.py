@@ -9,7 +9,7 @@ from IPython.core.inputtransformer2 import TransformerManager
 
 from tools import book, notebook, road
 
-SPANS = re.compile(r"`([^`]+)`")
+SPANS = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")  # and no fence
 
 
 def parsed(cell) -> ast.Module:
@@ -74,3 +74,6 @@ def test_a_name_from_a_fold_is_found():
 
     assert unseen(page("Nothing is said.")) == [(2, "secret")]
     assert unseen(page("Folded away, `secret` is one.")) == []
+    fenced = "```{note}\nNo word of the secret.\n```\n"
+    assert unseen(page(fenced)) == [(2, "secret")]
+    assert unseen(page(fenced + "It is `secret`, one.")) == []
