@@ -139,7 +139,7 @@ def test_an_error_does_not_explain_answers_that_nothing_explains():
 
     found = diagnose(strange, "attention")
     assert (found.verdict, found.raised) == ("unknown", ["constant-dtype"])
-    assert found.confidence.startswith("no mistake of the catalogue")
+    assert found.confidence.startswith("no mistake that check knows")
 
 
 # --- as data ------------------------------------------------------------------------

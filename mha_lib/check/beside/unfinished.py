@@ -14,6 +14,7 @@ from torch import nn
 from .words import NOT_THEIRS, UNFINISHED, Advice
 
 TO_DO = re.compile(r"#.*\b(TODO|FIXME|your code|to be done)\b", re.I)
+DOTS = re.compile(r"(^|[=:\s])\.\.\.\s*(#.*)?$")  # at the end of a line
 OF_NOTHING = re.compile(r"NoneType|has no attribute")  # what a `pass` brings about
 MOST = 50  # functions of theirs that are looked at
 
@@ -61,10 +62,13 @@ def _still(number: int, text: str) -> str:
 
 def dots(submission: object) -> str:
     """Where a function holds `...` as a statement, in words; "" where none does."""
+    files: dict[str, bool] = {}  # whether one may hold it: most do not
     try:
         for function in _functions(submission):
-            lines = linecache.getlines(function.__code__.co_filename)
-            kind, line = gap(function) if any("..." in x for x in lines) else ("", ())
+            name = function.__code__.co_filename
+            if name not in files:
+                files[name] = any(map(DOTS.search, linecache.getlines(name)))
+            kind, line = gap(function) if files[name] else ("", ())
             if kind == "dots":
                 return f"{line[0]} of {function.__name__}"
     except Exception:  # theirs may be of any kind

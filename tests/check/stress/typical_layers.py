@@ -264,7 +264,7 @@ BATCHED = [
         "forward is pass",
         FORWARD,
         FORWARD + "\n        pass\n\n    def rest(self, query, key, value, mask=None):",
-        "line: return",
+        "line: is not finished",
     ),
     (
         "forward to do",

@@ -136,7 +136,7 @@ ROWS = {
         ),
         ("bottom right", "s <= t", "s - S <= t - T", "causal-bottom-right"),
         ("no return", "return s <= t", "mask = s <= t", "line: return"),
-        ("to do", "return s <= t", "...", "line: return"),
+        ("to do", "return s <= t", "...", "line: is not finished"),
     ],
     "padding": [
         ("one more", "< lengths[:, None]", "<= lengths[:, None]", "padding-off-by-one"),
