@@ -83,7 +83,8 @@ DRAWN = """() => [...document.querySelectorAll('.mha canvas')]
 CUT = """() => [...document.querySelectorAll('article *')]
     .filter(e => getComputedStyle(e).overflowX !== 'visible' && e.clientWidth
         && e.scrollWidth > e.clientWidth + 1
-        && !e.matches('mjx-assistive-mml, span.math'))
+        // MathJax cuts the pieces of a long brace on purpose
+        && !e.matches('mjx-assistive-mml, mjx-ext, span.math'))
     .map(e => e.outerHTML.slice(0, 160))"""
 FOLDS = "article details, .admonition.toggle"
 EMPTY_FRAMES = """folds => [...document.querySelectorAll(folds)]
