@@ -8,6 +8,7 @@ import os
 import re
 import stat
 import zipfile
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -91,6 +92,11 @@ def _below(start: Path) -> Iterator[Path]:
 
 # --- zips ---------------------------------------------------------------------------
 
+UNREADABLE = (
+    *(zipfile.BadZipFile, zlib.error, NotImplementedError),  # what is in it
+    *(EOFError, OSError),  # what is left of it
+)
+
 
 def _members(path: Path) -> Iterator[str]:
     """The files of a zip that is whole, is no bomb and stays in its place."""
@@ -101,7 +107,7 @@ def _members(path: Path) -> Iterator[str]:
             for info in infos:
                 _check_member(path, info)
             broken = archive.testzip()
-    except (zipfile.BadZipFile, NotImplementedError, EOFError, OSError) as error:
+    except UNREADABLE as error:
         raise ValueError(f"{path} is a broken zip: {error}; export it again") from None
     if broken is not None:
         raise ValueError(f"{path} is a broken zip, at {broken!r}; export it again")

@@ -86,6 +86,15 @@ def test_a_broken_zip_is_refused(damage, zipped):
         submissions([path])
 
 
+def test_a_zip_with_a_hole_is_refused(zipped):
+    path = zipped({"ada.py": "".join(f"x{n} = {n * n}\n" for n in range(2000))})
+    data = bytearray(path.read_bytes())
+    data[200:3000] = bytes(2800)  # in what was deflated
+    path.write_bytes(data)
+    with pytest.raises(ValueError, match="export.zip is a broken zip: .*export it ag"):
+        submissions([path])
+
+
 def test_a_bomb_is_refused_before_it_is_opened(zipped, monkeypatch):
     path = zipped({f"{n}.py": b"\0" * (1 << 20) for n in range(4)})
     assert submissions([path])
