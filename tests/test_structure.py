@@ -32,6 +32,7 @@ MAY_IMPORT = {
     ".dropin": ".attention .layouts .masks.* .tiled",
     ".convert": ".convert.*",
     ".checkpoints": ".convert.*",
+    ".model": ".model.* .convert.* .dropin .masks.* .styles.*",
     ".plots": ".plots.*",
     ".__init__": f"{BASE} .attention .convert.* .dropin .styles.* .grade.start",
     ".widgets": ".widgets.* .plots.* .layouts",  # they take arrays, not modules
@@ -62,6 +63,8 @@ NEVER = [  # (who, whom), a line for each thing that the table is there to keep 
     ("mha_lib.convert", "mha_lib.styles.batched"),
     ("mha_lib.widgets.base", "mha_lib.attention"),
     ("mha_lib.check.reference", "mha_lib.styles.batched"),
+    ("mha_lib.check.reference", "mha_lib.model"),
+    ("mha_lib.convert", "mha_lib.model.transformer"),
     ("mha_lib.check.reference", "mha_lib.grade.judge"),
     ("mha_lib.check.beside.find", "mha_lib.check.tasks"),
     ("mha_lib.grade.inside.wire", "mha_lib.grade.sandbox"),
