@@ -1,0 +1,122 @@
+"""A search leads to the section that answers it, from a file and without a network."""
+
+import gzip
+
+import pytest
+
+from tools import book
+
+SECTIONS = book.HTML / "_static" / "sections.js"
+MOST_BYTES = 150_000  # as a server sends it; the page of the search alone loads it
+WANTED = {  # what is typed, and the first place that the results lead to
+    # error messages
+    "view size is not compatible with input tensor's size and stride": (
+        "03_all_heads_at_once#the-way-back"
+    ),
+    "embed_dim must be divisible by num_heads": (
+        "02_heads_in_a_loop#the-number-of-heads-ignored"
+    ),
+    # questions
+    "why divide by square root of d": "01_attention#why-divide-by-d",
+    "multi head why": "intro#why-build-it-six-times",
+    "difference between view and reshape": "04_one_matrix_for_qkv#what-goes-wrong",
+    "half of a causal map": "10_what_it_costs#half-of-a-causal-map",
+    "how to hand in": "assignments/index#how-to-hand-in",
+    "grade a class": "instructors_guide#first-class-in-an-hour",
+    # ideas
+    "causal mask": "05_masks#the-causal-mask",
+    "padding mask": "05_masks#the-padding-mask",
+    "contiguous": "03_all_heads_at_once#the-way-back",
+    "half precision": "05_masks#fill-values-and-half-precision",
+    "dropout": "deeper/11_the_wards#dropout",
+    "memory": "deeper/09_three_layouts_one_count#memory",
+    "flops cost": "10_what_it_costs",
+    "cross attention": "09_they_all_agree#self-attention-hides-cross-attention",
+    "tolerance allclose": (
+        "deeper/09_rounding_and_tolerance#an-absolute-tolerance-and-small-numbers"
+    ),
+    "convert weights": "09_they_all_agree#one-set-of-weights",
+    "load checkpoint from gpt2": "deeper/09_weights_from_elsewhere#formats",
+    "einsum": "06_einsum_sequence_first#einsum-by-hand",
+    "einsm": "06_einsum_sequence_first",  # a slip of the finger
+    "glossary": "glossary",
+    "notation": "notation",
+    "labml": "deeper/06_labml_line_by_line",
+    # names
+    "FusedMHA": "04_one_matrix_for_qkv#the-layer",
+    "EinsumMHA": "06_einsum_sequence_first#the-layer-step-by-step",
+    "masked_softmax": "05_masks#the-function",
+    "split_heads": "08_tensorflow_style#the-way-there-the-way-back",
+    "scaled_dot_product_attention": "01_attention#the-same-as-pytorch-s",
+    "key_padding_mask": "07_pytorchs_own#the-mask-that-means-the-opposite",
+    "need_weights": "07_pytorchs_own#the-function-underneath",
+    "average_attn_weights": "07_pytorchs_own#every-switch",
+    "attn_mask float or bool": "deeper/05_every_form_of_a_mask#every-form-measured",
+    "is_causal": "deeper/07_the_function_underneath#a-mask-and-is-causal",
+    "mask_zero": "deeper/08_the_layer_of_keras#mask-zero-a-note-on-the-tensor",
+    "keras MultiHeadAttention": (
+        "08_tensorflow_style#the-same-numbers-as-keras-own-layer"
+    ),
+    # mistakes
+    "softmax over the wrong axis": "01_attention#the-softmax-over-the-wrong-axis",
+    "batch first by reshape": "06_einsum_sequence_first#back-to-batch-first-by-reshape",
+    "number of heads ignored": "02_heads_in_a_loop#the-number-of-heads-ignored",
+    "mask means the opposite": "07_pytorchs_own#the-mask-that-means-the-opposite",
+}
+
+
+@pytest.fixture(scope="module")
+def search(opened):
+    """The page of the search, over file://, ready to be asked."""
+    with opened("search", scheme="file") as visit:
+        yield visit.page
+
+
+def first(page, query: str) -> str:
+    found = page.evaluate("(query) => Search._performSearch(query).pop()", query)
+    assert found, f"nothing is found for {query!r}"
+    return f"{found[0]}{found[2]}".removeprefix("book/")
+
+
+@pytest.mark.parametrize("query", WANTED)
+def test_the_first_hit_is_the_section_that_answers(search, query):
+    assert first(search, query) == WANTED[query]
+
+
+def test_there_are_forty_queries():
+    assert len(WANTED) >= 40
+
+
+def test_the_results_are_listed_without_a_fetch(visit):
+    asked = visit("search", scheme="file")
+    asked.page.goto(f"{asked.page.url}?q=causal+mask")
+    links = asked.page.locator("#search-results li a")
+    links.first.wait_for()
+    assert links.first.get_attribute("href") == "book/05_masks.html#the-causal-mask"
+    assert "Masks" in asked.page.locator("#search-results li").first.inner_text()
+    assert not asked.complaints
+
+
+def test_what_is_nowhere_says_so(search):
+    assert search.evaluate("Search._performSearch('zeppelin quetzal').length") == 0
+    assert search.evaluate("Search._performSearch('').length") == 0
+
+
+def test_a_heading_stays_text(search):
+    """Sphinx writes what it gets as HTML."""
+    titles = search.evaluate(
+        """() => {
+          const [page, anchor, heading] = bookSections.sections[0];
+          bookSections.sections[0][2] = '<img src=x>causal';
+          const found = Search._performSearch(heading);
+          bookSections.sections[0][2] = heading;
+          return found.map((entry) => entry[1]);
+        }"""
+    )
+    assert titles and not any("<img" in title for title in titles)
+
+
+def test_the_index_is_small_and_loaded_by_the_search_alone():
+    assert len(gzip.compress(SECTIONS.read_bytes())) < MOST_BYTES
+    with_it = [p for p in book.HTML.rglob("*.html") if SECTIONS.name in p.read_text()]
+    assert [path.name for path in with_it] == ["search.html"]
