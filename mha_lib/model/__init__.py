@@ -4,6 +4,7 @@ Needs torch; byte pairs need tokenizers, checkpoints safetensors.
 """
 
 from mha_lib.model.attend import ATTENTIONS, attend
+from mha_lib.model.sampling import generate, next_token_probabilities
 from mha_lib.model.text import (
     UNKNOWN,
     BytePairs,
@@ -26,9 +27,11 @@ __all__ = [
     "Plan",
     "Sizes",
     "attend",
+    "generate",
     "learning_rate",
     "load_tokenizer",
     "next_token_loss",
+    "next_token_probabilities",
     "read_text",
     "split_text",
     "train",

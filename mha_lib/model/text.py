@@ -167,11 +167,11 @@ class BytePairs:
         tokenizer: of the library ``tokenizers``; :meth:`of` makes one from a text.
 
     Example:
-        >>> pairs = BytePairs.of(read_text(), size=512)
-        >>> [pairs.tokens[number] for number in pairs.encode("The list is empty.")]
-        ['The', ' list', ' is', ' e', 'mp', 'ty', '.']
-        >>> pairs.decode(pairs.encode("def f(x):\\n    return x"))
-        'def f(x):\\n    return x'
+        >>> pairs = BytePairs.of("the cat sat on the mat; " * 9, size=18)
+        >>> [pairs.tokens[number] for number in pairs.encode("the mat sat on")]
+        ['the', ' m', 'at', ' ', 's', 'at', ' ', 'o', 'n']
+        >>> pairs.decode(pairs.encode("the hat"))
+        'the hat'
 
     Source:
         Sennrich, Haddow and Birch (2016), section 3.2.
