@@ -33,6 +33,7 @@ MAY_IMPORT = {
     ".convert": ".convert.*",
     ".checkpoints": ".convert.*",
     ".model": ".model.* .convert.* .dropin .masks.* .styles.*",
+    ".model.__main__": ".model.* .widgets",  # for the page of its heads
     ".plots": ".plots.*",
     ".__init__": f"{BASE} .attention .convert.* .dropin .styles.* .grade.start",
     ".widgets": ".widgets.* .plots.* .layouts",  # they take arrays, not modules

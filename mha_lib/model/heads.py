@@ -1,7 +1,7 @@
 """What the heads of a model do: scores of maps, circuits, removal.
 
-A head is a pair (layer, head). Weights are those of ``model.maps(tokens)``, (L, B, H, T,
-T); the circuits are read out of the projections, whatever style keeps them.
+A head is a pair (layer, head). Weights are those of ``model.maps(tokens)``, (L, B, H,
+T, T); the circuits are read out of the projections, whatever style keeps them.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -273,7 +273,7 @@ def _by_head(layer: nn.Module) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 def streams(model: LanguageModel, tokens: Tensor) -> Tensor:
-    """x before each block, and after the last one: (L + 1, B, T, E), detached.
+    """X before each block, and after the last one: (L + 1, B, T, E), detached.
 
     Example:
         >>> from mha_lib.model import Sizes
@@ -396,8 +396,7 @@ def removed(
     for layer, head in heads:
         if not (0 <= layer < L and 0 <= head < H):
             raise ValueError(
-                f"heads must be pairs (layer, head) below {(L, H)}; "
-                f"got {(layer, head)}"
+                f"heads must be pairs (layer, head) below {(L, H)}; got {(layer, head)}"
             )
     if means is not None and means.shape != (L, H, D):
         raise ValueError(

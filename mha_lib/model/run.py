@@ -1,8 +1,8 @@
 """A training run in a folder: evaluated, logged, and resumed exactly where it was.
 
-    model.safetensors, sizes.json, tokenizer.json    the best model so far: `load_model`
-    log.jsonl                                        a line for each evaluation
-    checkpoint.safetensors                           what is needed to go on
+model.safetensors, sizes.json, tokenizer.json    the best model so far: `load_model`
+log.jsonl                                        a line for each evaluation
+checkpoint.safetensors                           what is needed to go on
 """
 
 import hashlib
@@ -19,7 +19,13 @@ import torch
 from torch import Tensor, distributed, nn
 from tqdm import tqdm
 
-from mha_lib.model.files import check_shapes, put, read_tensors, write_tensors, write_whole
+from mha_lib.model.files import (
+    check_shapes,
+    put,
+    read_tensors,
+    write_tensors,
+    write_whole,
+)
 from mha_lib.model.kept import save_model
 from mha_lib.model.text import (
     BytePairs,
@@ -160,7 +166,9 @@ def evaluate(
     pieces = torch.arange(0, len(tokens) - T, T)
     if len(pieces) > most:
         pieces = pieces[torch.linspace(0, len(pieces) - 1, most).long()]
-    batches = tokens[(pieces[:, None] + torch.arange(T + 1)).to(tokens.device)].split(32)
+    batches = tokens[(pieces[:, None] + torch.arange(T + 1)).to(tokens.device)].split(
+        32
+    )
     losses, entropies, was_training = 0.0, 0.0, model.training
     model.eval()
     for batch in batches:
@@ -228,7 +236,7 @@ class Run:
     def go(self, show: Callable[[str], None] = print) -> None:
         """Train to the end; ``show`` gets a line for each evaluation."""
         plan, every = self.settings.plan, self.settings.every
-        if self.step == 0:
+        if not self.log:
             self._evaluated(None, show)
         with tqdm(
             total=plan.steps,
@@ -270,7 +278,7 @@ class Run:
     # --- what is written --------------------------------------------------------------
 
     def _evaluated(self, loss: float | None, show: Callable[[str], None]) -> None:
-        """Measure, write a line of the log, the model if it is the best, a checkpoint."""
+        """Measure; write the log, a checkpoint, and the model if it is the best."""
         if self.team.rank > 0:
             return
         validation, entropies = evaluate(self.model, self.validation)
@@ -342,8 +350,17 @@ class Run:
             return
         for name, parameter in self.model.named_parameters():
             moments = {x: parts[x][name].to(parameter.device) for x in MOMENTS}
-            step = torch.tensor(float(self.step), device=count_on(self.optimizer))
+            step = torch.tensor(float(self.step))
             self.optimizer.state[parameter] = {"step": step, **moments}
+
+
+def rounded(value: object) -> object:
+    """The same with five digits behind the point: a log is read by people."""
+    if isinstance(value, dict):
+        return {key: rounded(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [rounded(part) for part in value]
+    return round(value, 5) if isinstance(value, float) else value
 
 
 def tokenizer_for(text: str, pairs: int) -> Characters | BytePairs:

@@ -13,7 +13,18 @@ __all__ = ["Plan", "learning_rate", "make_optimizer", "next_token_loss", "train"
 
 @dataclass(frozen=True)
 class Plan:
-    """How a model is trained: steps, learning rates, seed."""
+    """How a model is trained.
+
+    Args:
+        steps: how many there are.
+        batch: B, how many sequences a step learns from.
+        peak: the largest learning rate.
+        warm_up: steps on the way up to it.
+        floor: the last learning rate, as a part of the peak.
+        weight_decay: of the matrices.
+        clip: the largest norm of all gradients together.
+        seed: of all that is drawn.
+    """
 
     steps: int
     batch: int = 32
@@ -57,17 +68,44 @@ def train(
     *,
     first: int = 0,
     optimizer: torch.optim.Optimizer | None = None,
+    bfloat16: bool = False,
 ) -> Iterator[tuple[int, float]]:
-    """Train, one step for each item: yields (step, loss before the step).
+    """Train, one step for each item.
 
-    ``batch_at(step)`` gives the tokens (B, T + 1) of a step. It depends on the step
-    alone, so a run that goes on at ``first`` sees what an unbroken one would.
+    Args:
+        model: tokens (B, T) → logits (B, T, W).
+        batch_at: gives the tokens (B, T + 1) of a step. It depends on the step alone,
+            so a run that goes on at ``first`` sees what an unbroken one would.
+        plan: steps, learning rates, clipping.
+        first: the step to begin at.
+        optimizer: of `make_optimizer`; None makes a new one.
+        bfloat16: take the products in 16 bits (autocast); the weights stay as they
+            are.
+
+    Yields:
+        (step, the loss before the step).
+
+    Example:
+        >>> from mha_lib.model import LanguageModel, Sizes
+        >>> _ = torch.manual_seed(0)
+        >>> model = LanguageModel(Sizes(vocabulary=5, context=4))
+        >>> plan = Plan(30, warm_up=5)
+        >>> always = torch.tensor([[1, 2, 3, 4, 0]]).expand(8, -1)
+        >>> losses = [loss for _, loss in train(model, lambda step: always, plan)]
+        >>> losses[0] > 1.5 > 0.1 > losses[-1]
+        True
+
+    Source:
+        Loshchilov and Hutter (2019) for AdamW; the schedule is Loshchilov and
+        Hutter's (2017) cosine after a warm-up as in Vaswani et al. (2017).
     """
     optimizer = make_optimizer(model, plan) if optimizer is None else optimizer
     model.train()
     for step in range(first, plan.steps):
         tokens = batch_at(step)
-        loss = next_token_loss(model(tokens[:, :-1]), tokens)
+        with torch.autocast(tokens.device.type, torch.bfloat16, enabled=bfloat16):
+            logits = model(tokens[:, :-1])
+        loss = next_token_loss(logits.float() if bfloat16 else logits, tokens)
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(step, plan)
         optimizer.zero_grad(set_to_none=True)

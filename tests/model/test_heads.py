@@ -1,4 +1,4 @@
-"""Scores of hand-made maps, circuits against the layer itself, removal and its undoing."""
+"""Scores of hand-made maps, circuits against the layer itself, and removal."""
 
 import math
 

@@ -1,0 +1,229 @@
+"""A run that is stopped goes on as if it had not been; what does not fit is refused."""
+
+import json
+import math
+import random
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+import torch
+
+from mha_lib.model import ATTENTIONS, LanguageModel, Plan, Sizes, generate, train
+from mha_lib.model.kept import load_kept, load_model
+from mha_lib.model.run import Run, Settings
+from mha_lib.model.text import Characters, split_text, windows
+
+DRAWN = random.Random(0)
+TEXT = " ".join(
+    f"{name} saw a {thing} and {name} took the {thing} home."
+    for name, thing in (
+        (DRAWN.choice(["ada", "ben", "ines"]), DRAWN.choice(["bell", "coin", "kite"]))
+        for _ in range(400)
+    )
+)
+SIZES = Sizes(vocabulary=0, context=13, embed_dim=12, num_heads=3, num_layers=2)
+SETTINGS = Settings(
+    replace(SIZES, dropout=0.1), Plan(6, batch=5, warm_up=2), pairs=0, every=2
+)
+FILES = ["log.jsonl", "model.safetensors", "sizes.json", "tokenizer.json"]
+
+
+def run(folder, settings=SETTINGS, stop_after=None):
+    said = []
+
+    def show(line):
+        said.append(line)
+        if len(said) == stop_after:
+            raise KeyboardInterrupt
+
+    folder.mkdir(exist_ok=True)
+    made = Run(settings, TEXT, folder)
+    if stop_after:
+        with pytest.raises(KeyboardInterrupt):
+            made.go(show)
+    else:
+        made.go(show)
+    return made
+
+
+def same_parameters(one, other) -> bool:
+    pairs = zip(one.model.parameters(), other.model.parameters(), strict=True)
+    return all(torch.equal(x, y) for x, y in pairs)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    return run(tmp_path_factory.mktemp("whole") / "run")
+
+
+def test_one_seed_gives_the_same_numbers_twice(whole, tmp_path):
+    again = run(tmp_path / "again")
+    assert same_parameters(whole, again)
+    for name in FILES:
+        assert (whole.folder / name).read_bytes() == (again.folder / name).read_bytes()
+    seed = replace(SETTINGS, plan=replace(SETTINGS.plan, seed=1))
+    assert not same_parameters(whole, run(tmp_path / "other", seed))
+
+
+@pytest.mark.parametrize("stop_after", [1, 2, 3])
+def test_a_run_that_goes_on_is_one_that_never_stopped(whole, tmp_path, stop_after):
+    run(tmp_path / "run", stop_after=stop_after)
+    resumed = run(tmp_path / "run")
+    assert same_parameters(whole, resumed)  # bit by bit, dropout included
+    assert resumed.log == whole.log
+    for name in FILES:
+        after = (tmp_path / "run" / name).read_bytes()
+        assert after == (whole.folder / name).read_bytes()
+
+
+def test_a_run_that_is_over_does_nothing(whole):
+    log = (whole.folder / "log.jsonl").read_bytes()
+    run(whole.folder)
+    assert (whole.folder / "log.jsonl").read_bytes() == log
+
+
+def test_the_log_has_every_heads_entropy(whole):
+    text = (whole.folder / "log.jsonl").read_text("utf-8")
+    lines = [json.loads(line) for line in text.splitlines()]
+    assert [line["step"] for line in lines] == [0, 2, 4, 6]
+    most = sum(math.log(t + 1) for t in range(13)) / 13  # all keys alike
+    for line in lines:
+        entropies = torch.tensor(line["entropies"])
+        assert entropies.shape == (2, 3)
+        assert ((entropies > 0) & (entropies <= most + 1e-4)).all()
+
+
+def test_another_setting_is_refused_and_named(whole):
+    other = replace(SETTINGS, plan=replace(SETTINGS.plan, batch=7), style="einsum")
+    with pytest.raises(ValueError, match="batch was 5 and is now 7; style was 'fused'"):
+        Run(other, TEXT, whole.folder)
+
+
+def spoiled(whole, folder, spoil):
+    folder.mkdir()
+    for path in whole.folder.iterdir():
+        (folder / path.name).write_bytes(path.read_bytes())
+    path = folder / "checkpoint.safetensors"
+    path.write_bytes(spoil(path.read_bytes()))
+    return folder
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda content: content[: len(content) // 2],
+        lambda content: b"",
+        lambda content: b"\x80\x04cos\nsystem\n(S'true'\ntR.",  # a pickle with a plan
+        lambda content: content.replace(
+            b"exp_avg_sq.norm.bias", b"exp_avg_sq.norm.boss"
+        ),
+    ],
+)
+def test_a_damaged_checkpoint_is_refused_in_words(whole, tmp_path, spoil):
+    folder = spoiled(whole, tmp_path / "spoiled", spoil)
+    with pytest.raises(ValueError, match=r"checkpoint\.safetensors"):
+        Run(SETTINGS, TEXT, folder)
+
+
+@pytest.mark.parametrize("name", FILES[1:])
+def test_a_damaged_model_is_refused_in_words(whole, tmp_path, name):
+    folder = spoiled(whole, tmp_path / "spoiled", lambda content: content)
+    path = folder / name
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(ValueError, match=name.replace(".", r"\.")):
+        load_model(folder)
+    path.unlink()
+    with pytest.raises(ValueError, match=name.replace(".", r"\.")):
+        load_model(folder)
+
+
+def test_every_style_trains_alike():
+    letters = Characters.of(TEXT)
+    numbers = torch.tensor(letters.encode(TEXT))
+    batch_at = windows(numbers, 5, SIZES.context, seed=0)
+    losses = {}
+    for style in ATTENTIONS:
+        torch.manual_seed(0)
+        model = LanguageModel(replace(SIZES, vocabulary=letters.size), style).double()
+        steps = train(model, batch_at, Plan(20, warm_up=5))
+        losses[style] = torch.tensor([loss for _, loss in steps])
+    for style, found in losses.items():
+        # rounding in another order grows from step to step, and AdamW divides by it
+        torch.testing.assert_close(found, losses["fused"], rtol=1e-6, atol=0, msg=style)
+    assert losses["fused"][-1] < losses["fused"][0] - 0.1
+
+
+def test_a_model_is_soon_better_than_pairs_of_characters(tmp_path):
+    plan = Plan(300, batch=16, peak=1e-2, warm_up=20)
+    made = run(tmp_path / "run", replace(SETTINGS, sizes=SIZES, plan=plan, every=300))
+    learned, kept = split_text(TEXT)
+    W = made.tokenizer.size
+    counts = torch.ones(W, W)
+    numbers = torch.tensor(made.tokenizer.encode(learned))
+    counts.index_put_((numbers[:-1], numbers[1:]), torch.ones(()), accumulate=True)
+    table = (counts / counts.sum(1, keepdim=True)).log()
+    numbers = torch.tensor(made.tokenizer.encode(kept))
+    bigram = -table[numbers[:-1], numbers[1:]].mean().item()
+    assert made.log[-1]["validation"] < 0.8 * bigram
+
+
+def test_the_kept_model_writes_after_the_prompt():
+    model, tokenizer = load_kept()
+    prompt = torch.tensor([tokenizer.encode("The name of the ")])
+    greedy = generate(model, prompt, 12, temperature=0)
+    assert torch.equal(greedy[:, : prompt.shape[1]], prompt)
+    assert greedy.shape[1] == prompt.shape[1] + 12
+    for end in range(prompt.shape[1], greedy.shape[1]):
+        assert greedy[0, end] == model(greedy[:, :end])[0, -1].argmax()
+    drawn = [
+        generate(model, prompt, 12, generator=torch.Generator().manual_seed(seed))
+        for seed in (0, 0, 1)
+    ]
+    assert torch.equal(drawn[0], drawn[1]) and not torch.equal(drawn[0], drawn[2])
+
+
+# --- as it is started ---------------------------------------------------------------
+
+SMALL = ["--context", "13", "--embed-dim", "12", "--num-heads", "3", "--num-layers"]
+SMALL += ["2", "--batch", "6", "--steps", "4", "--every", "2", "--pairs", "0"]
+
+
+def command(*words, launcher=("-m",)):
+    call = [sys.executable, *launcher, "mha_lib.model", *map(str, words)]
+    return subprocess.run(call, capture_output=True, text=True, timeout=300)
+
+
+def test_the_command_trains_writes_and_shows(tmp_path):
+    text, out = tmp_path / "text.txt", tmp_path / "run"
+    text.write_text(TEXT, "utf-8")
+    trained = command(
+        "train", "--text", text, "--style", "einsum", "--out", out, *SMALL
+    )
+    assert trained.returncode == 0, trained.stderr
+    assert trained.stdout.startswith("step 0: validation 2.") and not trained.stderr
+    written = command("sample", out, "--prompt", "ada saw", "--new", 9)
+    assert written.stdout.startswith("ada saw") and len(written.stdout) == 7 + 9 + 1
+    assert command("look", out, "--text", "ada saw a coin").returncode == 0
+    assert "</html>" in (out / "look.html").read_text("utf-8")
+
+
+def test_what_is_wrong_is_a_sentence(tmp_path):
+    refused = command("train", "--text", tmp_path / "nowhere.txt", "--out", tmp_path)
+    assert refused.returncode == 2 and refused.stderr.count("\n") == 1
+    assert "nowhere.txt" in refused.stderr
+    refused = command("sample", tmp_path)
+    assert refused.returncode == 2 and refused.stderr.count("\n") == 1
+    assert "sizes.json" in refused.stderr
+
+
+def test_two_processes_share_a_batch(tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text(TEXT, "utf-8")
+    common = ["train", "--text", text, "--dropout", 0, "--device", "cpu", *SMALL]
+    alone = command(*common, "--out", tmp_path / "alone")
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    both = command(*common, "--out", tmp_path / "both", launcher=(*launcher, "-m"))
+    assert both.returncode == 0, both.stderr
+    assert alone.stdout == both.stdout  # three digits: the sums have another order
