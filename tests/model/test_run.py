@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from mha_lib.model import ATTENTIONS, LanguageModel, Plan, Sizes, generate, train
-from mha_lib.model.kept import load_kept, load_model
-from mha_lib.model.run import Run, Settings
-from mha_lib.model.text import Characters, split_text, windows
+from mha_lib.model.kept import KEPT, load_kept, load_model
+from mha_lib.model.run import Run, Settings, evaluate
+from mha_lib.model.text import Characters, read_text, split_text, windows
 
 DRAWN = random.Random(0)
 TEXT = " ".join(
@@ -182,6 +182,21 @@ def test_the_kept_model_writes_after_the_prompt():
         for seed in (0, 0, 1)
     ]
     assert torch.equal(drawn[0], drawn[1]) and not torch.equal(drawn[0], drawn[2])
+
+
+def test_the_kept_model_is_the_best_of_its_run():
+    text = (KEPT / "log.jsonl").read_text("utf-8")
+    log = [json.loads(line) for line in text.splitlines()]
+    best = min(log, key=lambda line: line["validation"])
+    assert (best["step"], log[-1]["step"]) == (3300, 4000)
+    assert log[-1]["loss"] < best["loss"]  # learned by heart from there on
+    model, tokenizer = load_kept()
+    assert sum(p.numel() for p in model.parameters()) == 191_040
+    validation = torch.tensor(tokenizer.encode(split_text(read_text())[1]))
+    found, entropies = evaluate(model, validation)
+    # the text differs a little from Python to Python
+    assert abs(found - best["validation"]) < 0.05
+    assert torch.allclose(entropies, torch.tensor(best["entropies"]), atol=0.1)
 
 
 # --- as it is started ---------------------------------------------------------------
