@@ -11,6 +11,7 @@ copies, some are late.
 import argparse
 import json
 import random
+import sys
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ NOTEBOOK = ROOT / "book/assignments/student/a1_attention_and_masks.ipynb"
 FIRST = "Ada Ben Cleo Dan Eve Finn Grace Hugo Ida Jan Kim Lea Max Nora Omar"
 LAST = "Adler Brown Chen Diaz Evans Fischer Garcia Haddad Ito Jansen Kaya Lopez"
 HEADERS = "Student,ID,SIS User ID,SIS Login ID,Section,{title} (4711),Final Score"
+FILES = ("export.zip", "roster.csv", "plan.yaml")
 BY_HAND = 4
 PLAN = f"""\
 # late: what a day costs in percent; by_hand: what a person marks.
@@ -240,7 +242,10 @@ def own(answer: str, draw: random.Random) -> str:
 
 
 def write(folder: Path, count: int) -> None:
-    """The three files of the class."""
+    """The three files of the class; none that is there is written over."""
+    for name in FILES:
+        if (folder / name).exists():
+            raise FileExistsError(f"{folder / name} is there already")
     folder.mkdir(parents=True, exist_ok=True)
     assignment = load("a1", ROOT / "book" / "assignments")
     lines = [HEADERS.format(title=assignment.title)]
@@ -260,7 +265,10 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--students", type=int, default=30)
     options = parser.parse_args()
-    write(options.folder, options.students)
+    try:
+        write(options.folder, options.students)
+    except FileExistsError as error:
+        sys.exit(f"practice: {error}; give another folder")
     print(f"{options.students} students: {options.folder.resolve()}")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from mha_lib.grade import by_hand, exports, marks, plan, roster
+from mha_lib.grade import by_hand, exports, marks, plan, roster, tables
 from mha_lib.grade.assignments import Assignment
 from mha_lib.grade.by_hand import Given
 from mha_lib.grade.codes import Codes
@@ -68,6 +68,23 @@ class Course:
             for one in handed
         }
 
+    def check_kept(self, place: Path) -> None:
+        """Refuse to write over points by hand that no sheet gives again.
+
+        Raises:
+            ValueError: the marks of an earlier run have some.
+        """
+        path = place / "marks.csv"
+        if self.given or not path.exists():
+            return
+        headers, rows = tables.read(path)
+        columns = [x for x in self.plan.by_hand if x in headers]
+        if any(row.cells[x].strip() for row in rows for x in columns):
+            raise ValueError(
+                f"{path} holds points by hand: give their sheet again with --by-hand, "
+                "or move that file away to begin without them"
+            )
+
     def write(
         self,
         place: Path,
@@ -101,6 +118,11 @@ class Course:
         said += [f"{count} {status}" for status, count in counts.items()]
         if count := sum(len(mark.open) for mark in found):
             said.append(f"points by hand still open: {count}")
+            if len(files) > 1:
+                said[-1] += f" (no mark in {files[1].name} till then)"
+        if given := [x.student.id for x in found if not x.submission and x.by_question]:
+            called = ", ".join(codes.get(id, id) for id in given)
+            said.append(f"points by hand without a submission: {called}")
         return f"{', '.join(said)}; {' and '.join(map(str, files))}"
 
 

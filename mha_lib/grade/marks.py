@@ -47,6 +47,11 @@ class Mark:
     open: tuple[str, ...]
     comment: str
 
+    @property
+    def final(self) -> float | None:
+        """The points, if no question is open: what a platform may show a student."""
+        return None if self.open else self.points
+
 
 def marks(
     handed: Iterable[Handed],
@@ -150,13 +155,14 @@ def canvas(
 ) -> str:
     """What Canvas imports: its own columns, and one for the assignment.
 
-    Who handed in nothing has an empty cell, which changes nothing there.
+    Who handed in nothing has an empty cell, which changes nothing there; so has who
+    has a question that is still open.
     """
     title = re.escape(assignment.title)
     same = [x for x in roster.headers if re.fullmatch(rf"{title}( \(\d+\))?", x)]
     column = plan.column or (same[0] if len(same) == 1 else assignment.title)
     kept = [x for x in roster.headers if x.lower() in CANVAS]
-    by_row = {mark.student.row.where: _shown(mark.points) for mark in found}
+    by_row = {mark.student.row.where: _shown(mark.final) for mark in found}
     most = f"{sum(worth(assignment, plan).values()):g}"
     rows = []
     for row in roster.rows:
@@ -171,8 +177,8 @@ def canvas(
 def moodle(found: list[Mark], roster: Roster) -> str:
     """What Moodle imports: who it is, the grade, and when it was changed there.
 
-    Comments are a column only where some were given, as an empty one would delete what
-    stands there.
+    The grade is empty as in `canvas`. Comments are a column only where some were
+    given, as an empty one would delete what stands there.
     """
     known = ["Identifier", *found[0].student.known]
     kept = [x for x in roster.headers if x in (*known, *MOODLE)]
@@ -182,7 +188,7 @@ def moodle(found: list[Mark], roster: Roster) -> str:
         before = mark.student.row.cells
         said = [mark.comment or before.get(FEEDBACK, "")] * len(comments)
         cells = [before[header] for header in kept]
-        rows.append([*cells, _shown(mark.points), *said])
+        rows.append([*cells, _shown(mark.final), *said])
     return tables.text([*kept, "Grade", *comments], rows)
 
 

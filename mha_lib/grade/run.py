@@ -72,6 +72,8 @@ class Run:
     def __call__(self, progress: Callable = lambda items, total: items) -> dict:
         """Grade what is not graded yet; returns the summary of all."""
         files, handed = self._files()
+        if self.course is not None:
+            self.course.check_kept(self.place)
         text = json.dumps(self.assignment.to_dict(), sort_keys=True)
         version = sha256(text.encode()).hexdigest()
         seed = secrets.randbits(60) if self.seed is None else self.seed

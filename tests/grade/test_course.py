@@ -59,7 +59,8 @@ def test_from_an_export_to_what_canvas_imports(course, capsys):
     said = capsys.readouterr().out
     assert "3 submissions: " in said
     assert "pairs that are alike, a hint and no verdict: 1, in " in said
-    assert "3 students, 1 missing, 1 late, points by hand still open: 1; " in said
+    assert "3 students, 1 missing, 1 late, points by hand still open: 1 (" in said
+    assert "(no mark in canvas.csv till then); " in said
     assert "marks.csv and " in said and "canvas.csv\n" in said
 
     rows = table("out/a9.csv")
@@ -71,7 +72,7 @@ def test_from_an_export_to_what_canvas_imports(course, capsys):
     }  # fmt: skip
     assert marks["101"]["comment"] == "clear" and marks["102"]["still open"] == "essay"
     canvas = table("out/a9/canvas.csv")
-    assert [row["Heads (77)"] for row in canvas.values()] == ["10.00", "8", "1.8", ""]
+    assert [row["Heads (77)"] for row in canvas.values()] == ["10.00", "8", "", ""]
     (pair,) = table("out/a9/alike.csv").values()
     assert (pair["student"], pair["other student"]) == ("101", "102")
     head = Path("out/a9/alike.csv").read_text().splitlines()[0]
@@ -82,6 +83,17 @@ def test_from_an_export_to_what_canvas_imports(course, capsys):
     graded("--plan", "plan.yaml", "--by-hand", "sheet.csv")
     assert rows_of(course / "out/a9/journal.jsonl") == journal, "nothing graded again"
     assert table("out/a9/marks.csv")["102"]["points"] == "5.4"
+    canvas = table("out/a9/canvas.csv")
+    assert [row["Heads (77)"] for row in canvas.values()] == ["10.00", "8", "5.4", ""]
+
+    before = Path("out/a9/marks.csv").read_text()
+    with pytest.raises(SystemExit, match="marks.csv holds points by hand: give their"):
+        graded("--plan", "plan.yaml")
+    assert Path("out/a9/marks.csv").read_text() == before
+    Path("sheet.csv").write_text(SHEET + "103,essay,2,\n")
+    capsys.readouterr()
+    graded("--plan", "plan.yaml", "--by-hand", "sheet.csv")
+    assert "points by hand without a submission: 103; " in capsys.readouterr().out
 
 
 @linux

@@ -22,6 +22,11 @@ def test_all_that_is_handed_in_belongs_to_somebody(tmp_path):
     ids = [x.students[0].id for x in handed]
     assert len(set(ids)) == 150 and 5 < sum(x.flagged for x in handed) < 30
     before = {name: handed_in.read(file) for name, file in files.items()}
+    again = subprocess.run(command, capture_output=True, text=True)
+    assert again.returncode == 1 and "export.zip is there already; give" in again.stderr
+    (tmp_path / "export.zip").unlink()
+    (tmp_path / "roster.csv").unlink()
+    (tmp_path / "plan.yaml").unlink()
     practice.write(tmp_path, 155)
     assert before == {name: handed_in.read(file) for name, file in files.items()}
 
