@@ -26,7 +26,8 @@ from mha_lib.check.catalogue import MISTAKES, check_name
 from mha_lib.check.contract import judged, property_names
 from mha_lib.check.diagnosis import Diagnosis, conclude
 from mha_lib.check.example import Example
-from mha_lib.check.own import own_task, register, registered
+from mha_lib.check.language import LANGUAGE
+from mha_lib.check.own import BUILT_IN, own_task, register, registered
 from mha_lib.check.picture import STYLE as PICTURE_STYLE
 from mha_lib.check.reference import POLICIES, Problem, Stage, compute
 from mha_lib.check.report import HEADLINES, Line, Report, report_html
@@ -37,7 +38,9 @@ from mha_lib.check.tasks import TASKS, Task
 from mha_lib.check.words import Fact, in_words
 
 __all__ = [
+    "BUILT_IN",
     "HEADLINES",
+    "LANGUAGE",
     "MISTAKES",
     "ORDERS",
     "PICTURE_STYLE",

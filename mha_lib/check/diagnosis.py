@@ -5,19 +5,18 @@ reproduces every answer; where several do, all are given; else there are propert
 that hold and others that fail, and what the probe that shows the map reveals.
 """
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import combinations
 
 import torch
 from torch import Tensor
 
 from mha_lib.check import training
-from mha_lib.check.beside import ORDERS, RAN_WITH, SQUARE_MASK, UNFINISHED, located
+from mha_lib.check.beside import ORDERS, RAN_WITH, UNFINISHED, located
 from mha_lib.check.catalogue import CUTS, GIVEN, WEIGHTED
 from mha_lib.check.contract import Faults, adaptations, faults, judged
 from mha_lib.check.example import Example, example_of, revealed
+from mha_lib.check.failures import failed_at, of_error, of_sizes
 from mha_lib.check.letters import legend
 from mha_lib.check.properties import properties_of
 from mha_lib.check.reference import POLICIES, Route, Stage, compute
@@ -38,11 +37,6 @@ from mha_lib.check.words import CONFIDENCE, Fact, in_words
 
 __all__ = ["Diagnosis", "conclude"]
 
-OF_TORCH = {  # what its messages give away
-    "fill-overflows-half": r"without overflow",
-    "constant-device": r"same device|expected device",
-    "constant-dtype": r"same dtype|expected scalar type",
-}
 AS_ONE = {  # functions that several mistakes give only together
     "as-if-exchanged": {"key-value-inputs-swapped", "wk-wv-swapped"},
     "as-if-inverted": {"padding-inverted", "masks-or", "mask-inverted"},
@@ -51,7 +45,6 @@ AS_ONE = {  # functions that several mistakes give only together
 }
 ALL_TIERS = 4  # the most mistakes before the scores is one less
 TIERS_OF_A_PART = range(2)  # mistakes before the scores, where not all is answered
-OF_CODE = {SQUARE_MASK: "causal-square"}  # and what we have noted ourselves
 
 
 @dataclass
@@ -154,7 +147,7 @@ def conclude(
     if first.get("code") == UNFINISHED:
         found.verdict, found.properties = UNFINISHED, {"runs": False}
         return found
-    given_away = _of_error(first)
+    given_away = of_error(first)
     if len(errors) == len(compared):
         found.mistakes, found.raised = given_away, list(given_away)
         found.verdict = "named" if found.mistakes else "failed"
@@ -173,7 +166,7 @@ def conclude(
         [] if seen.varies else _where_it_answers(task, cases, explanations, search)
     )
     of_torch = first.get("raised_by") == "torch"  # not an index, say
-    guessed = _of_sizes(cases) if simpler and of_torch else []
+    guessed = of_sizes(cases) if simpler and of_torch else []
     found.raised = given_away or guessed
     if simpler:
         found.mistakes = list(found.raised)
@@ -225,7 +218,7 @@ def _judge(
         # Where other numbers are wrong, those of a probe of conduct show nothing.
         shows = sound or fact.code == RAN_WITH or "error" in fact.values
         shows |= fact.code == "no-gradient" and found.verdict != "failed"
-        told = _failed_at(fact) in map(_failed_at, said) and "error" in fact.values
+        told = failed_at(fact) in map(failed_at, said) and "error" in fact.values
         if shows and not told and (name in lacks or name in requires):
             said.append(fact)
     found.unmet = said
@@ -243,11 +236,6 @@ def _worthwhile(seen: Seen) -> int:
         if found := explain(seen.task, answered, tier):
             return 1 + max(1, len(names(found[0].route)))
     return ALL_TIERS
-
-
-def _failed_at(fact: Fact) -> object:
-    """The line of theirs where it failed; the message where none is known."""
-    return fact.values.get("line") or fact.values.get("error")
 
 
 def _searched(seen: Seen, tiers: int) -> tuple[list[Explanation], Loading]:
@@ -390,26 +378,6 @@ def _leaks(task: str, cases: list[Case]) -> bool:
     return bool(found) and found[0].masks
 
 
-def _of_sizes(cases: list[Case]) -> list[str]:
-    """Whether it failed where two sizes differ, and there alone."""
-    if all(case.problem.masked for case in cases if case.output is None):
-        cases = [case for case in cases if case.problem.masked]
-
-    def needs(a: str, b: str) -> bool:
-        ran = False
-        for case in cases:
-            one, two = case.problem.sizes[a], case.problem.sizes[b]
-            fails = case.output is None
-            broadcast = not fails and 1 in (one, two)  # fits whatever comes
-            if fails != (one != two) and not broadcast:
-                return False
-            ran = ran or (not fails and one == two)
-        return ran
-
-    found = any(needs(*pair) for pair in combinations("BTSHD", 2))
-    return ["needs-equal-sizes"] if found else []
-
-
 def _beside_the_numbers(
     found: Diagnosis,
     seen: Seen,
@@ -458,7 +426,7 @@ def _beside_the_numbers(
     extra += given_away
     for name in ("half", "device"):
         _, outcome = seen.probe(name) or (None, {})
-        advice = _of_error(outcome)
+        advice = of_error(outcome)
         cast = outcome.get("outputs", {}).get("output")
         if cast is not None and cast.dtype != torch.float16 and not extra:
             advice = ["constant-dtype"]
@@ -474,14 +442,3 @@ def _beside_the_numbers(
     if seen.missing:
         found.policy["biases"] = Fact("no-biases", {"names": seen.missing})
     return dropout
-
-
-def _of_error(outcome: dict) -> list[str]:
-    """The mistake that an error gives away: ours by its code, torch's by its words."""
-    if outcome.get("code") in OF_CODE:
-        return [OF_CODE[outcome["code"]]]
-    if outcome.get("raised_by") != "torch":
-        return []
-    text = outcome.get("error", "")
-    found = [name for name, pattern in OF_TORCH.items() if re.search(pattern, text)]
-    return found[:1]

@@ -51,9 +51,10 @@ from mha_lib.check.search import matches
 from mha_lib.check.tasks import TASKS, Task
 from mha_lib.check.words import Fact
 
-__all__ = ["own_task", "register", "registered"]
+__all__ = ["BUILT_IN", "own_task", "register", "registered"]
 
-BUILT_IN = frozenset(TASKS)
+BUILT_IN = set(TASKS)
+"""Names of the tasks of mha_lib itself; `register` takes none of them."""
 SEEDS = range(3)  # with each of them the cases have to tell the mistakes apart
 Draw = Callable[[torch.Generator], Mapping[str, dict]]
 Mistakes = Mapping[str, tuple[object, str]]
@@ -68,6 +69,7 @@ def own_task(
     title: str = "",
     signature: str = "",
     mistakes: Mistakes | None = None,
+    tolerance: float = 0.0,
 ) -> Task:
     """A task whose answers are compared with those of ``reference``.
 
@@ -85,6 +87,8 @@ def own_task(
             line of its docstring, unless given.
         mistakes: wrong versions of the reference by name, each with a sentence that
             says what it is. Whoever gives the answers of one to every case is told so.
+        tolerance: how far numbers may be from the right ones, for shares that are
+            counted in random draws; 0 means rounding alone.
 
     Returns:
         The task; `register` makes it known.
@@ -94,7 +98,26 @@ def own_task(
             case; or the cases do not tell a mistake from the reference or another one.
     """
     _check_free(name)
-    mistakes = mistakes or {}
+    options = {"title": title, "signature": signature, "tolerance": tolerance}
+    task = made(name, reference, draw, call, mistakes=mistakes or {}, **options)
+    wrong = {k: version for k, (version, _) in (mistakes or {}).items()}
+    for seed in SEEDS if mistakes else SEEDS[:1]:
+        check_told_apart(task, {"the reference": reference, **wrong}, seed, tolerance)
+    return task
+
+
+def made(
+    name: str,
+    reference: object,
+    draw: Draw,
+    call: Callable | None,
+    *,
+    title: str,
+    signature: str,
+    mistakes: Mistakes,
+    tolerance: float,
+) -> Task:
+    """The task as it is; nobody asks whether its cases tell its mistakes apart."""
     if not signature:
         signature = f"{reference.__name__}{inspect.signature(reference)}"
         signature += f": {doc.splitlines()[0]}" if (doc := reference.__doc__) else ""
@@ -107,12 +130,10 @@ def own_task(
 
     wrong = {k: version for k, (version, _) in mistakes.items()}
     said = {k: sentence for k, (_, sentence) in mistakes.items()}
-    judged = partial(_conclude, name, reference, wrong)
-    title = title or name
-    task = Task(name, title, signature, (), make, conclude=judged, mistakes=said)
-    for seed in SEEDS if mistakes else SEEDS[:1]:
-        _check_told_apart(task, {"the reference": reference, **wrong}, seed)
-    return task
+    judged = partial(_conclude, name, reference, wrong, tolerance)
+    return Task(
+        name, title or name, signature, (), make, conclude=judged, mistakes=said
+    )
 
 
 def register(task: Task) -> None:
@@ -152,12 +173,20 @@ def registered(*tasks: Task) -> Iterator[None]:
         TASKS.update(before)
 
 
+def built_in(tasks: Mapping[str, Task]) -> None:
+    """Tasks of ours that are made in the same way; their names are taken."""
+    TASKS.update(tasks)
+    BUILT_IN.update(tasks)
+
+
 def _check_free(name: str) -> None:
     if name in BUILT_IN:
         raise ValueError(f"{name} is a task of mha_lib; choose another name")
 
 
-def _check_told_apart(task: Task, versions: dict[str, object], seed: int) -> None:
+def check_told_apart(
+    task: Task, versions: dict[str, object], seed: int, tolerance: float = 0.0
+) -> None:
     """Every version has to answer every case, and no two in the same way."""
     probes = task.probes(seed)
     answers = {k: beside.run(version, probes) for k, version in versions.items()}
@@ -169,7 +198,7 @@ def _check_told_apart(task: Task, versions: dict[str, object], seed: int) -> Non
                     f"got {outcome['error']}"
                 )
     for one, other in combinations(answers, 2):
-        if _agree(answers[one], answers[other]):
+        if _agree(answers[one], answers[other], tolerance):
             raise ValueError(
                 f"the cases of {task.name} must tell {one} and {other} apart; got the "
                 f"same answers with seed {seed}"
@@ -180,6 +209,7 @@ def _conclude(
     name: str,
     reference: object,
     mistakes: dict[str, object],
+    tolerance: float,
     probes: list[dict],
     outcomes: list[dict],
 ) -> Diagnosis:
@@ -195,7 +225,7 @@ def _conclude(
     for probe, theirs, ours in zip(probes, outcomes, answers):
         right = ours["outputs"]["output"]
         yours = theirs.get("outputs", {}).get("output")
-        same = yours is not None and _same(yours, right)
+        same = yours is not None and _same(yours, right, tolerance)
         holds[f"right: {probe['name']}"] = same
         if yours is None:
             error = located(theirs["error"], theirs.get("line", ""))
@@ -209,7 +239,7 @@ def _conclude(
         found.verdict = "right"
     elif any("outputs" in x for x in outcomes):
         found.verdict = "unknown"
-        _name(found, mistakes, probes, outcomes)
+        _name(found, mistakes, tolerance, probes, outcomes)
     found.properties = holds if found.verdict != "failed" else {"runs": False}
     return found
 
@@ -217,15 +247,18 @@ def _conclude(
 def _name(
     found: Diagnosis,
     mistakes: dict[str, object],
+    tolerance: float,
     probes: list[dict],
     outcomes: list[dict],
 ) -> None:
     """The mistake that gives every answer; all, where these cases tell none apart."""
-    names = [
-        name
-        for name, wrong in mistakes.items()
-        if _agree(outcomes, beside.run(wrong, probes))
-    ]
+    names = list(mistakes)
+    for probe, outcome in zip(probes, outcomes):  # most of them fall at the first
+        names = [
+            name
+            for name in names
+            if _agree([outcome], beside.run(mistakes[name], [probe]), tolerance)
+        ]
     if len(names) == 1:
         found.verdict, found.mistakes = "named", names
     elif names:
@@ -236,11 +269,11 @@ def _name(
         found.evidence.append(Fact("reproduced", values))
 
 
-def _agree(some: list[dict], others: list[dict]) -> bool:
+def _agree(some: list[dict], others: list[dict], tolerance: float) -> bool:
     """Whether all answers are the same, and the inputs after them changed alike."""
     return all(
         "outputs" in one.keys() & other.keys()
-        and _same(one["outputs"]["output"], other["outputs"]["output"])
+        and _same(one["outputs"]["output"], other["outputs"]["output"], tolerance)
         and one.get("changed_inputs") == other.get("changed_inputs")
         for one, other in zip(some, others)
     )
@@ -254,9 +287,12 @@ def _difference(yours: Tensor, right: Tensor) -> tuple[Fact, tuple[int, ...]]:
     return difference(yours, right)
 
 
-def _same(yours: Tensor, right: Tensor) -> bool:
-    """Equal up to rounding; whole numbers may come as any kind of number."""
+def _same(yours: Tensor, right: Tensor, tolerance: float = 0.0) -> bool:
+    """Equal up to rounding, or as far as allowed; numbers may be of any kind."""
     kinds = {yours.dtype == torch.bool, right.dtype == torch.bool}
+    if tolerance and True not in kinds:
+        close = yours.shape == right.shape
+        return close and bool((yours - right).abs().amax() <= tolerance)
     if right.is_floating_point() or True in kinds:
         return matches(yours, right)
     return yours.shape == right.shape and torch.equal(yours.double(), right.double())

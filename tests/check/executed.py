@@ -2,10 +2,12 @@
 
 import torch
 
-from mha_lib.check import TASKS
+from mha_lib.check import LANGUAGE, TASKS
 from mha_lib.check.catalogue import SAME_FUNCTION
 from mha_lib.check.reference import Problem, compute
 from mha_lib.check.seen import SPECIAL
+
+SEARCHED = [task for task in TASKS if task not in LANGUAGE]  # by stages of attention
 
 
 def one_name(name):

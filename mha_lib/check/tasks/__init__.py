@@ -41,7 +41,7 @@ class Task:
         make: draws the probes; call `probes` instead.
         axes: what a row and what a column of its answer is for, in words.
         shape: of its answer, in letters; "" where that is not fixed.
-        conclude: judges the outcomes of a task of one's own; None for ours.
+        conclude: judges the outcomes where no search for stages of attention does.
         mistakes: what such a task can name, with a sentence each.
     """
 

@@ -1,0 +1,343 @@
+"""Writing: right, wrong, and the cases that tell them apart.
+
+What is drawn is counted in thousands of rows; shares may differ by `TOLERANCE`, six
+deviations of the most uncertain one.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+__all__ = ["MISTAKES", "TOLERANCE", "call", "draw", "generate"]
+
+TOLERANCE = 0.05  # of a share in 4,096 draws: 6 · √(¼ / 4096) = 0.047
+
+
+def generate(
+    model: nn.Module,
+    tokens: Tensor,
+    new: int,
+    context: int,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+) -> Tensor:
+    """x_{t+1} ~ softmax(logits_t / temperature) of the k largest, ``new`` times.
+
+    Args:
+        model: (B, T) → logits (B, T, W), T at most the context; while it writes, in
+            evaluation mode, afterwards as it was; without gradients.
+        tokens: (B, T), the prompts.
+        new: how many tokens to append.
+        context: how many of the last tokens the model reads.
+        temperature: above 0.
+        top_k: draw from the k likeliest tokens alone; None draws from all.
+
+    Returns:
+        (B, T + new), which begins with the prompts.
+
+    Example:
+        >>> def counts(tokens):  # after n comes n + 1
+        ...     return 99.0 * nn.functional.one_hot((tokens + 1) % 7, 7)
+        >>> model = nn.Module()
+        >>> model.forward = counts
+        >>> generate(model, torch.tensor([[4, 5]]), new=4, context=3)
+        tensor([[4, 5, 6, 0, 1, 2]])
+    """
+    return _written(model, tokens, new, context, temperature, top_k)
+
+
+def _written(model, tokens, new, context, temperature=1.0, top_k=None, **other):
+    """What `generate` does; ``other`` ways to do a part of it, by name."""
+    before, start = model.training, tokens.shape[1]
+    if other.get("evaluates", True):
+        model.eval()
+    with torch.set_grad_enabled(other.get("gradients", False)):
+        for _ in range(new + other.get("more", 0)):
+            logits = model(other.get("cut", _last)(tokens, context))
+            logits = other.get("place", _at_last)(logits)
+            drawn = other.get("draw", _drawn)(logits, temperature, top_k)
+            pair = [tokens, drawn]
+            tokens = torch.cat(pair[::-1] if other.get("front") else pair, dim=1)
+    if other.get("restores", True):
+        model.train(before)
+    return tokens[:, start:] if other.get("prompt_lost") else tokens
+
+
+def _last(tokens, context):
+    return tokens[:, -context:]
+
+
+def _at_last(logits):
+    return logits[:, -1]
+
+
+def _kept(logits, top_k, largest=True):
+    if top_k is None:
+        return logits
+    edge = logits.topk(top_k, largest=largest).values[:, -1:]
+    out = logits < edge if largest else logits > edge
+    return logits.masked_fill(out, float("-inf"))
+
+
+def _drawn(logits, temperature, top_k):
+    p = (_kept(logits, top_k) / temperature).softmax(-1)
+    return torch.multinomial(p, 1)
+
+
+def draw(generator: torch.Generator) -> dict[str, dict]:
+    """Cases: sure texts, cut and not; modes; shares of one token drawn often."""
+
+    def sized(low: int, high: int) -> int:
+        return int(torch.randint(low, high, (), generator=generator))
+
+    def sure(context: int) -> dict:
+        W, new = sized(11, 17), sized(9, 13)
+        tokens = torch.randint(W, (sized(2, 4), sized(4, 7)), generator=generator)
+        logits = torch.zeros(W)
+        given = {"tokens": tokens, "new": new, "context": context, "options": []}
+        return {"kind": "sure", "logits": logits, **given}
+
+    def shares(*options: float) -> dict:
+        W = sized(5, 7)
+        steps = torch.linspace(0.3, 2.7, W)[torch.randperm(W, generator=generator)]
+        tokens = torch.zeros(4096, 1, dtype=torch.long)
+        given = {"tokens": tokens, "new": 1, "context": 4, "options": list(options)}
+        return {"kind": "shares", "logits": steps, **given}
+
+    return {
+        "texts": sure(99),
+        "texts longer than the context": sure(sized(2, 4)),
+        "modes and gradients": {**sure(99), "kind": "modes"},
+        "draws": shares(),
+        "a low temperature": shares(0.4),
+        "a high temperature": shares(2.5),
+        "top-k": shares(1.0, 3),
+        "top-k at a temperature": shares(2.0, 2),
+    }
+
+
+def call(generate, kind, logits, tokens, new, context, options):
+    """Texts of a model that is sure; its modes; or how often each token is drawn."""
+    import torch
+
+    W = len(logits)
+
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale = torch.nn.Parameter(torch.ones(()))
+            self.seen = []
+
+        def forward(self, tokens):
+            self.seen.append([self.training, torch.is_grad_enabled()])
+            if kind == "shares":
+                return self.scale * logits.expand(*tokens.shape, W)
+            places = torch.arange(1, tokens.shape[1] + 1)
+            read = (tokens * places + places).cumsum(1) + 3 * self.training
+            return self.scale * 200.0 * torch.nn.functional.one_hot(read % W, W)
+
+    model = Model()
+    names = dict(zip(("temperature", "top_k"), options))
+    if kind != "modes":
+        out = generate(model, tokens, new, context, **names)
+        if kind == "sure":
+            return out.double()
+        return out[:, -1].bincount(minlength=W).double() / len(tokens)
+    found = []
+    for training in (True, False):
+        model.train(training)
+        out = generate(model, tokens, new, context)
+        during = [sum(x) / len(model.seen) for x in zip(*model.seen)]
+        found += [*during, out.requires_grad, model.training]
+        model.seen.clear()
+    return torch.tensor([float(x) for x in found])
+
+
+# --- wrong ----------------------------------------------------------------------------
+
+
+def _with(**other) -> Callable:
+    """A `generate` that does something otherwise."""
+
+    def generate(*given, **options):
+        return _written(*given, **options, **other)
+
+    return generate
+
+
+def _sampled(weights):
+    """Draw with the weights that come of logits, temperature and top-k."""
+    return _with(
+        draw=lambda logits, temperature, top_k: torch.multinomial(
+            weights(logits, temperature, top_k), 1
+        )
+    )
+
+
+def _without_softmax(logits, temperature, top_k):
+    return _kept(logits, top_k).clamp(min=0) / temperature
+
+
+def _softmax_of_rows(logits, temperature, top_k):
+    return (_kept(logits, top_k) / temperature).softmax(0).nan_to_num() + 1e-9
+
+
+def _twice(logits, temperature, top_k):
+    return (_kept(logits, top_k) / temperature).softmax(-1).softmax(-1)
+
+
+def _place_in_list(logits, temperature, top_k):
+    if top_k is None:
+        return _drawn(logits, temperature, top_k)
+    few = logits.topk(top_k).values
+    return torch.multinomial((few / temperature).softmax(-1), 1)
+
+
+def _zeros(logits, temperature, top_k):
+    kept = _kept(logits, top_k)
+    kept = kept.masked_fill(kept == float("-inf"), 0.0)
+    return (kept / temperature).softmax(-1)
+
+
+def _one_for_all(logits, temperature, top_k):
+    return _drawn(logits[:1], temperature, top_k).expand(len(logits), 1)
+
+
+def _out(logits, top_k):
+    if top_k is None:
+        return logits
+    return logits.scatter(-1, logits.topk(top_k).indices, float("-inf"))
+
+
+def _above_out(logits, top_k):
+    if top_k is None:
+        return logits
+    edge = logits.topk(top_k).values[:, -1:]
+    return logits.masked_fill(logits > edge, float("-inf"))
+
+
+MISTAKES = {
+    "no-softmax-in-draw": (
+        _sampled(_without_softmax),
+        "The draws are made with the logits themselves as weights: a softmax turns "
+        "them into probabilities first.",
+    ),
+    "draw-softmax-twice": (
+        _sampled(_twice),
+        "The softmax is taken twice: its second run makes all tokens nearly alike.",
+    ),
+    "softmax-over-rows": (
+        _sampled(_softmax_of_rows),
+        "The softmax runs over the batch; it has to run over the words, dim=-1.",
+    ),
+    "temperature-multiplied": (
+        _sampled(lambda x, t, k: (_kept(x, k) * t).softmax(-1)),
+        "The logits are multiplied by the temperature; they have to be divided by it, "
+        "so that a low one makes the likely likelier.",
+    ),
+    "temperature-ignored": (
+        _sampled(lambda x, t, k: _kept(x, k).softmax(-1)),
+        "The temperature has no effect: it is not used, or p is divided by it after "
+        "the softmax, where it cancels. It belongs under the logits.",
+    ),
+    "top-k-smallest": (
+        _sampled(lambda x, t, k: (_kept(x, k, False) / t).softmax(-1)),
+        "top-k keeps the unlikeliest tokens; the k largest logits have to stay.",
+    ),
+    "top-k-ignored": (
+        _sampled(lambda x, t, k: (x / t).softmax(-1)),
+        "top_k has no effect: all tokens but the k likeliest need the probability 0.",
+    ),
+    "top-k-place": (
+        _with(draw=_place_in_list),
+        "With top_k the place in the list of the k likeliest is returned as if it were "
+        "a token: look up topk(…).indices there.",
+    ),
+    "top-k-zeros": (
+        _sampled(_zeros),
+        "The logits that top-k leaves out are set to 0, which is a logit like others; "
+        "-inf gives the probability 0.",
+    ),
+    "top-k-out": (
+        _sampled(lambda x, t, k: (_out(x, k) / t).softmax(-1)),
+        "top-k removes the k likeliest tokens and keeps the others; it is the other "
+        "way round.",
+    ),
+    "top-k-above-out": (
+        _sampled(lambda x, t, k: (_above_out(x, k) / t).softmax(-1)),
+        "top-k removes the tokens above the k-th likeliest; those below it have to go: "
+        "is a `<` turned round?",
+    ),
+    "argmax-always": (
+        _with(draw=lambda x, t, k: x.argmax(-1, keepdim=True)),
+        "The likeliest token is always taken; it has to be drawn, with "
+        "torch.multinomial of the probabilities.",
+    ),
+    "drawn-alike": (
+        _sampled(lambda x, t, k: torch.ones_like(x)),
+        "All tokens are equally likely, whatever the logits say.",
+    ),
+    "one-draw-for-all": (
+        _with(draw=_one_for_all),
+        "One token is drawn for all rows of the batch; each has to be drawn by itself.",
+    ),
+    "first-place": (
+        _with(place=lambda x: x[:, 0]),
+        "The logits of the first place are taken; those after the last token say what "
+        "comes next: [:, -1].",
+    ),
+    "last-but-one": (
+        _with(place=lambda x: x[:, -2:][:, 0]),
+        "The logits of the last place but one are taken; those after the last token "
+        "say what comes next: [:, -1].",
+    ),
+    "mean-of-places": (
+        _with(place=lambda x: x.mean(1)),
+        "The mean of the logits of all places is taken; those after the last token "
+        "say what comes next: [:, -1].",
+    ),
+    "context-not-cut": (
+        _with(cut=lambda tokens, context: tokens),
+        "A text longer than the context is given to the model as a whole: it reads "
+        "the last `context` tokens alone.",
+    ),
+    "context-cut-in-front": (
+        _with(cut=lambda tokens, context: tokens[:, :context]),
+        "Of a long text the model reads the beginning; it has to read the last "
+        "`context` tokens.",
+    ),
+    "context-one-short": (
+        _with(cut=lambda tokens, context: tokens[:, -max(1, context - 1) :]),
+        "Of a long text the model reads one token less than the context holds.",
+    ),
+    "last-token-alone": (
+        _with(cut=lambda tokens, context: tokens[:, -1:]),
+        "The model reads the last token alone; it has to read the text before it, too.",
+    ),
+    "prompt-lost": (
+        _with(prompt_lost=True),
+        "The prompt is not returned: the new tokens have to stand behind it.",
+    ),
+    "written-in-front": (
+        _with(front=True),
+        "The new token is put in front of the text; it belongs behind it.",
+    ),
+    "one-token-more": (_with(more=1), "One token too many is written."),
+    "one-token-less": (_with(more=-1), "One token too few is written."),
+    "training-mode-while-writing": (
+        _with(evaluates=False),
+        "The model writes in training mode, where dropout acts: model.eval() is "
+        "missing.",
+    ),
+    "mode-not-restored": (
+        _with(restores=False),
+        "Afterwards the model is in evaluation mode, whatever it was before: put it "
+        "back with model.train(before).",
+    ),
+    "gradients-kept": (
+        _with(gradients=True),
+        "Gradients are kept while it writes, which costs memory for nothing: "
+        "torch.no_grad is missing.",
+    ),
+}

@@ -1,0 +1,323 @@
+"""A language model's forward: right, wrong, and the cases that tell them apart."""
+
+import torch
+from torch import Tensor, nn
+
+from mha_lib.check.language.block import Block
+
+__all__ = ["MISTAKES", "LanguageModel", "call", "draw"]
+
+
+class LanguageModel(nn.Module):
+    """logits = norm(blocks(word + place)) · wordsᵀ: the output is tied to the words.
+
+    Args:
+        vocabulary: W.
+        context: the longest T.
+        embed_dim: E.
+        num_heads: H.
+        num_layers: L, the number of blocks.
+
+    Example:
+        >>> model = LanguageModel(11, 8, 6, 2, 3)
+        >>> model(torch.tensor([[3, 1, 4, 1, 5]])).shape
+        torch.Size([1, 5, 11])
+    """
+
+    tied, bias = True, False
+
+    def __init__(
+        self,
+        vocabulary: int,
+        context: int,
+        embed_dim: int,
+        num_heads: int,
+        num_layers: int,
+    ) -> None:
+        super().__init__()
+        self.word = nn.Embedding(vocabulary, embed_dim)
+        self.place = nn.Embedding(context, embed_dim)
+        blocks = (Block(embed_dim, num_heads) for _ in range(num_layers))
+        self.blocks = nn.ModuleList(blocks)
+        self.norm = nn.LayerNorm(embed_dim)
+        self.output = nn.Linear(embed_dim, vocabulary, bias=self.bias)
+        if self.tied:
+            self.output.weight = self.word.weight
+
+    def embedded(self, tokens: Tensor) -> Tensor:
+        """(B, T) → (B, T, E)."""
+        return self.word(tokens) + self.place(torch.arange(tokens.shape[1]))
+
+    def mask(self, T: int) -> Tensor | None:
+        """True = may attend: s ≤ t."""
+        return torch.ones(T, T, dtype=torch.bool).tril()
+
+    def through(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """All blocks, one after the other."""
+        for block in self.blocks:
+            x = block(x, mask)
+        return x
+
+    def read(self, x: Tensor) -> Tensor:
+        """(B, T, E) → logits (B, T, W)."""
+        return self.output(self.norm(x))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """(B, T) → logits (B, T, W)."""
+        mask = self.mask(tokens.shape[1])
+        return self.read(self.through(self.embedded(tokens), mask))
+
+
+def draw(generator: torch.Generator) -> dict[str, dict]:
+    """Cases: a part of the context, all of it, one token."""
+
+    def case(part: float) -> dict:
+        B, H, D, L = (torch.randint(2, 5, (4,), generator=generator)).tolist()
+        more = torch.randint(0, 4, (3,), generator=generator).tolist()
+        W, context, E = 23 + more[0], 13 + more[1], H * (D + 2)
+        T = max(1, int(part * context))
+        tokens = torch.randint(W, (B, T), generator=generator)
+        seed = int(torch.randint(1 << 30, (), generator=generator))
+        sizes = [W, context, E, H, L]
+        return {"tokens": tokens, "sizes": sizes, "seed": seed}
+
+    return {
+        "a short text": case(0.6),
+        "as long as the context": case(1),
+        "one token": case(0),
+        "other sizes": case(0.7),
+    }
+
+
+def call(LanguageModel, tokens, sizes, seed):
+    """Numbers of ours in its parts, blocks of ours in place of its blocks."""
+    import zlib
+
+    import torch
+
+    class Ours(torch.nn.Module):  # no block, but it mixes what the mask lets through
+        def __init__(self, scale):
+            super().__init__()
+            self.scale = scale
+
+        def forward(self, x, mask=None):
+            seen = torch.ones(x.shape[1], x.shape[1]) if mask is None else mask.float()
+            mixed = (seen @ torch.tanh(self.scale * x)).reshape(x.shape)
+            return x + 0.3 * mixed + 0.2 * torch.sin(mixed)
+
+    model = LanguageModel(*sizes)
+    ours = (Ours(0.5 + 0.4 * n) for n, _ in enumerate(model.blocks))
+    model.blocks = torch.nn.ModuleList(ours)
+    generator = torch.Generator()
+    named = list(model.named_parameters(remove_duplicate=False))
+    for name, numbers in sorted(named, key=lambda pair: pair[0].startswith("word")):
+        first, _, last = name.partition(".")
+        kind = last if last.endswith("bias") else "weight"
+        generator.manual_seed(zlib.crc32(f"{seed} {first} {kind}".encode()))
+        drawn = torch.randn(numbers.shape, generator=generator)
+        numbers.data.copy_(drawn + (first == "norm") * (kind == "weight"))
+    return model.eval()(tokens)
+
+
+# --- wrong ----------------------------------------------------------------------------
+
+
+def _with(**parts):
+    return type("LanguageModel", (LanguageModel,), parts)
+
+
+def _placed(places):
+    """Other places: ``places(self, tokens)`` is added to the words."""
+    return _with(embedded=lambda self, x: self.word(x) + places(self, x))
+
+
+def _masked(change):
+    """Another mask: ``change`` of the one that is right."""
+    return _with(mask=lambda self, T: change(LanguageModel.mask(self, T)))
+
+
+def _multiplied(self, tokens):
+    return self.word(tokens) * self.place(torch.arange(tokens.shape[1]))
+
+
+def _places_of_rows(self, tokens):
+    return self.place(torch.arange(len(tokens)))[:, None]
+
+
+def _last_places(self, tokens):
+    return self.place.weight[-tokens.shape[1] :]
+
+
+def _normed_first(self, x, mask):
+    return LanguageModel.through(self, self.norm(x), mask)
+
+
+def _normed_in_each(self, x, mask):
+    for block in self.blocks:
+        x = self.norm(block(x, mask))
+    return x
+
+
+def _from_embedding(self, x, mask):
+    return x + sum(block(x, mask) - x for block in self.blocks)
+
+
+def _backwards(self, x, mask):
+    for block in reversed(self.blocks):
+        x = block(x, mask)
+    return x
+
+
+def _first_block(self, x, mask):
+    for _ in self.blocks:
+        x = self.blocks[0](x, mask)
+    return x
+
+
+def _plain(self, x):
+    return self.output(x)
+
+
+def _after(change):
+    return _with(read=lambda self, x: change(LanguageModel.read(self, x)))
+
+
+MISTAKES = {
+    "no-places": (
+        _placed(lambda self, tokens: 0.0),
+        "No places are added: the model cannot tell a word at one place from the same "
+        "word at another.",
+    ),
+    "places-multiplied": (
+        _with(embedded=_multiplied),
+        "The places are multiplied with the words; they have to be added.",
+    ),
+    "places-of-rows": (
+        _placed(_places_of_rows),
+        "The places are those of the rows of the batch: arange has to count along T, "
+        "tokens.shape[1], not along B.",
+    ),
+    "places-reversed": (
+        _placed(lambda self, x: self.place(torch.arange(x.shape[1]).flip(0))),
+        "The places count backwards: the first token has place 0.",
+    ),
+    "place-0-for-all": (
+        _placed(lambda self, x: self.place(torch.zeros_like(x))),
+        "Every token gets place 0: the places of a text are 0, 1, 2, …",
+    ),
+    "places-of-words": (
+        _placed(lambda self, x: self.place(x % self.place.num_embeddings)),
+        "The places are looked up by the numbers of the words; they are 0, 1, 2, …",
+    ),
+    "places-from-the-end": (
+        _placed(_last_places),
+        "A short text gets the last places of the context; its first token has place "
+        "0.",
+    ),
+    "embedding-scaled": (
+        _with(
+            embedded=lambda self, x: (
+                self.word(x) * self.word.embedding_dim**0.5
+                + self.place(torch.arange(x.shape[1]))
+            )
+        ),
+        "The words are multiplied by √E before the places are added; the task asks "
+        "for their sum as it is.",
+    ),
+    "no-final-norm": (
+        _with(read=_plain),
+        "The last norm is missing: the output reads norm(x), not x.",
+    ),
+    "norm-at-the-front": (
+        _with(through=_normed_first, read=_plain),
+        "The norm stands in front of the blocks; it belongs behind the last of them.",
+    ),
+    "norm-in-the-loop": (
+        _with(through=_normed_in_each, read=_plain),
+        "The norm is taken after every block; it belongs behind the last one alone.",
+    ),
+    "norm-in-the-loop-too": (
+        _with(through=_normed_in_each),
+        "The norm is taken after every block, and then once more; it belongs behind "
+        "the last block alone.",
+    ),
+    "norm-after-the-output": (
+        _with(
+            read=lambda self, x: torch.nn.functional.layer_norm(
+                self.output(x), (self.word.num_embeddings,)
+            )
+        ),
+        "The logits are normalised; the norm belongs in front of the output.",
+    ),
+    "untied": (
+        _with(tied=False),
+        "The output has a matrix of its own; the task asks for the one of the words: "
+        "output.weight = word.weight.",
+    ),
+    "output-bias": (
+        _with(bias=True),
+        "The output has a bias; the task asks for none.",
+    ),
+    "model-without-mask": (
+        _with(mask=lambda self, T: None),
+        "The blocks get no mask: every token sees all tokens, the next one too.",
+    ),
+    "model-mask-inverted": (
+        _masked(torch.logical_not),
+        "The mask is inverted: each token sees the later ones alone. True means: may "
+        "attend, so s ≤ t.",
+    ),
+    "model-mask-turned": (
+        _masked(lambda mask: mask.mT),
+        "The mask is transposed: each token sees itself and the later ones.",
+    ),
+    "model-mask-blocks-itself": (
+        _masked(lambda mask: mask.tril(-1)),
+        "The mask hides each token from itself: s ≤ t, not s < t.",
+    ),
+    "model-mask-leaks": (
+        _with(mask=lambda self, T: torch.ones(T, T, dtype=torch.bool).tril(1)),
+        "The mask leaks: each token sees the next one, too, which is the one to "
+        "predict.",
+    ),
+    "blocks-beside": (
+        _with(through=_from_embedding),
+        "Every block reads the embedding; each has to read what the one before it "
+        "returned.",
+    ),
+    "first-block-always": (
+        _with(through=_first_block),
+        "The first block is used again and again; each block has its turn once.",
+    ),
+    "first-block-alone": (
+        _with(through=lambda self, x, mask: self.blocks[0](x, mask)),
+        "The first block alone is used: does a `return` stand inside the loop?",
+    ),
+    "last-block-alone": (
+        _with(through=lambda self, x, mask: self.blocks[-1](x, mask)),
+        "What the last block returns is all that counts, and it reads the embedding: "
+        "the loop has to put each block's result into the x that the next one reads.",
+    ),
+    "no-blocks": (
+        _with(through=lambda self, x, mask: x),
+        "The blocks change nothing: is what they return thrown away?",
+    ),
+    "blocks-backwards": (
+        _with(through=_backwards),
+        "The blocks run from the last to the first.",
+    ),
+    "model-softmax": (
+        _after(lambda x: x.softmax(-1)),
+        "The model returns probabilities; logits are asked for, without a softmax.",
+    ),
+    "model-log-softmax": (
+        _after(lambda x: x.log_softmax(-1)),
+        "The model returns ln p; logits are asked for. (cross_entropy cannot tell "
+        "them apart, temperature and top-k neither; the task can.)",
+    ),
+    "last-place-alone": (
+        _after(lambda x: x[:, -1]),
+        "The logits of the last place alone are returned; all T places predict: "
+        "(B, T, W).",
+    ),
+}

@@ -1,0 +1,300 @@
+"""One step of training: right, wrong, and the cases that tell them apart."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from mha_lib.check.language.loss import next_token_loss
+
+__all__ = ["MISTAKES", "call", "draw", "training_step"]
+
+
+def training_step(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    tokens: Tensor,
+    step: int,
+    rate_of: Callable[[int], float],
+    clip: float,
+) -> float:
+    """The loss before one step down its slope, at the learning rate of this step.
+
+    Args:
+        model: tokens (B, T) → logits (B, T, W); for the step, in training mode.
+        optimizer: of the model's numbers; every group gets ``rate_of(step)``.
+        tokens: (B, T + 1), without padding.
+        step: which one it is.
+        rate_of: from a step to its learning rate.
+        clip: the largest norm of all gradients together.
+
+    Returns:
+        The loss, a number without a graph.
+
+    Example:
+        >>> model = nn.Embedding(5, 5)  # a table of logits
+        >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+        >>> tokens = torch.tensor([[1, 2, 3, 4]])
+        >>> rate = lambda step: 5.0
+        >>> losses = [training_step(model, optimizer, tokens, n, rate, 1.0)
+        ...           for n in range(9)]
+        >>> losses[-1] < losses[0]
+        True
+    """
+    return _step(model, optimizer, tokens, step, rate_of, clip)
+
+
+DONE = ("train", "rate", "zero", "loss", "backward", "clip", "step")
+
+
+def _step(model, optimizer, tokens, step, rate_of, clip, done=DONE, **other):
+    """What is done, in this order; ``other`` ways to do it, by name."""
+    found: dict[str, Tensor] = {}
+
+    def loss():
+        found["loss"] = other.get("of", _loss)(model, tokens)
+
+    def rate():
+        groups = optimizer.param_groups[: other.get("groups")]
+        for group in groups:
+            group["lr"] = rate_of(step + other.get("later", 0))
+
+    ways = {
+        "train": model.train,
+        "rate": rate,
+        "zero": optimizer.zero_grad,
+        "loss": loss,
+        "backward": lambda: found["loss"].backward(),
+        "clip": lambda: other.get("clipped", _clipped)(model, clip),
+        "step": optimizer.step,
+        "again": loss,
+    }
+    for name in done:
+        ways[name]()
+    return found["loss"] if other.get("graph") else found["loss"].item()
+
+
+def _loss(model, tokens):
+    return next_token_loss(model(tokens[:, :-1]), tokens, -1)
+
+
+def _clipped(model, clip):
+    nn.utils.clip_grad_norm_(model.parameters(), clip)
+
+
+def draw(generator: torch.Generator) -> dict[str, dict]:
+    """Cases: gradients to clip and not to clip, another optimizer, other modes."""
+
+    def case(kind: str, clip: float) -> dict:
+        B, T, more, steps = torch.randint(3, 7, (4,), generator=generator).tolist()
+        W = 7 + more
+        tables = 2 * torch.randn(2, W, W, generator=generator)
+        tokens = torch.randint(W, (steps, B, T + 1 + (B == T + 1)), generator=generator)
+        first = int(torch.randint(2, 90, (), generator=generator))
+        given = {"tables": tables, "tokens": tokens, "first": first}
+        return {**given, "kind": kind, "clip": clip}
+
+    return {
+        "gradients to clip": case("SGD", 0.03),
+        "gradients not to clip": case("SGD", 50.0),
+        "gradients of before": case("stale", 0.03),
+        "AdamW": case("AdamW", 0.03),
+    }
+
+
+def call(training_step, tables, tokens, first, kind, clip):
+    """Some steps: the losses, whether they hold a graph, how far all numbers moved."""
+    import torch
+
+    class Model(torch.nn.Module):  # what follows a token, and another table beside it
+        def __init__(self):
+            super().__init__()
+            self.some = torch.nn.Parameter(tables[0].clone())
+            self.others = torch.nn.Parameter(0.3 * tables[1])
+
+        def forward(self, tokens):
+            # a dropout would be as much in training, and drawn
+            part = 0.5 if self.training else 1.0
+            return part * self.some[tokens] + self.others[tokens].tanh()
+
+    model = Model()
+    groups = [{"params": [x], "lr": 0.05} for x in model.parameters()]
+    known = {"AdamW": torch.optim.AdamW}
+    optimizer = known.get(kind, torch.optim.SGD)(groups, lr=0.05)
+    if kind == "stale":
+        for x in model.parameters():
+            x.grad = torch.full_like(x, 0.2)
+
+    def rate_of(step):
+        return 3.0 / (step - first + 2)
+
+    losses, graphs = [], []
+    for n, batch in enumerate(tokens):
+        model.eval()  # as after a validation
+        loss = training_step(model, optimizer, batch, first + n, rate_of, clip)
+        graphs.append(float(getattr(loss, "requires_grad", False)))
+        losses.append(float(loss))
+    moved = [
+        (x.detach() - old).flatten()
+        for x, old in zip(model.parameters(), (tables[0], 0.3 * tables[1]))
+    ]
+    return torch.cat([torch.tensor(losses + graphs), *moved])
+
+
+# --- wrong ----------------------------------------------------------------------------
+
+
+def _way(*done, **other):
+    """A step that does ``done`` in this order."""
+
+    def training_step(*given):
+        return _step(*given, done=done or DONE, **other)
+
+    return training_step
+
+
+def _by_value(model, clip):
+    nn.utils.clip_grad_value_(model.parameters(), clip)
+
+
+def _each_alone(model, clip):
+    for x in model.parameters():
+        nn.utils.clip_grad_norm_([x], clip)
+
+
+def _always(model, clip):
+    norm = torch.stack([x.grad.norm() for x in model.parameters()]).norm()
+    for x in model.parameters():
+        x.grad *= clip / norm
+
+
+def _not_shifted(model, tokens):
+    logits = model(tokens[:, :-1])
+    return nn.functional.cross_entropy(logits.mT, tokens[:, :-1])
+
+
+def _word_0_left_out(model, tokens):
+    return next_token_loss(model(tokens[:, :-1]), tokens)
+
+
+def _summed(model, tokens):
+    logits = model(tokens[:, :-1])
+    return nn.functional.cross_entropy(logits.mT, tokens[:, 1:], reduction="sum")
+
+
+def _softmax_twice(model, tokens):
+    p = model(tokens[:, :-1]).softmax(-1)
+    return nn.functional.cross_entropy(p.mT, tokens[:, 1:])
+
+
+def _last_alone(model, tokens):
+    return nn.functional.cross_entropy(model(tokens[:, :-1])[:, -1], tokens[:, -1])
+
+
+MISTAKES = {
+    "no-zero-grad": (
+        _way("train", "rate", "loss", "backward", "clip", "step"),
+        "The gradients pile up: nothing sets them to zero, so those of earlier steps "
+        "are added. optimizer.zero_grad() belongs before backward().",
+    ),
+    "zero-grad-late": (
+        _way("train", "rate", "loss", "backward", "clip", "step", "zero"),
+        "The gradients are set to zero after the step alone: what lies there before "
+        "the first step is added to it. optimizer.zero_grad() belongs before "
+        "backward().",
+    ),
+    "no-step": (
+        _way("train", "rate", "zero", "loss", "step", "backward", "clip"),
+        "The model does not move: no backward() or no step(), or the step is taken "
+        "where there is no gradient, before backward() or after zero_grad().",
+    ),
+    "step-before-backward": (
+        _way("train", "rate", "loss", "step", "zero", "backward", "clip"),
+        "The step comes before backward(): each one uses the gradients of the call "
+        "before.",
+    ),
+    "no-clipping": (
+        _way("train", "rate", "zero", "loss", "backward", "step"),
+        "The gradients reach the optimizer as they are: nothing clips them, or it is "
+        "done before backward() or after step(). It belongs between the two.",
+    ),
+    "clipped-by-value": (
+        _way(clipped=_by_value),
+        "Each number of a gradient is clipped (clip_grad_value_); the norm of all of "
+        "them together is to be clipped: clip_grad_norm_.",
+    ),
+    "clipped-each-alone": (
+        _way(clipped=_each_alone),
+        "Each tensor is clipped by its own norm; one norm of all gradients together "
+        "is to be clipped.",
+    ),
+    "always-scaled": (
+        _way(clipped=_always),
+        "Small gradients are scaled up to the norm `clip`, too; clipping leaves alone "
+        "what is below it.",
+    ),
+    "rate-of-next-step": (
+        _way(later=1),
+        "The learning rate is that of the next step, rate_of(step + 1).",
+    ),
+    "rate-of-step-before": (
+        _way(later=-1),
+        "The learning rate is that of the step before, rate_of(step - 1).",
+    ),
+    "rate-after-the-step": (
+        _way("train", "zero", "loss", "backward", "clip", "step", "rate"),
+        "The learning rate is set after the step: each step uses the rate of the call "
+        "before, and the first one that of the optimizer.",
+    ),
+    "rate-not-set": (
+        _way("train", "zero", "loss", "backward", "clip", "step"),
+        "The learning rate stays what the optimizer was made with: rate_of(step) is "
+        "not put into its groups.",
+    ),
+    "rate-of-first-group": (
+        _way(groups=1),
+        "One group of the optimizer gets the learning rate; all of them have to: a "
+        "loop over optimizer.param_groups.",
+    ),
+    "left-in-eval-mode": (
+        _way("rate", "zero", "loss", "backward", "clip", "step"),
+        "The model is left in evaluation mode, as a validation before had put it: "
+        "model.train() is missing, so no dropout acts.",
+    ),
+    "graph-kept": (
+        _way(graph=True),
+        "The loss is returned with its graph, which keeps all the numbers of the step "
+        "in memory: return loss.item().",
+    ),
+    "loss-after-the-step": (
+        _way(*DONE, "again"),
+        "The loss that is returned is that after the step; the one before it is asked "
+        "for, which is there already.",
+    ),
+    "step-loss-not-shifted": (
+        _way(of=_not_shifted),
+        "The loss compares the logits at place t with token t, which the model has "
+        "just read: token t + 1 is the answer.",
+    ),
+    "step-word-0-left-out": (
+        _way(of=_word_0_left_out),
+        "Token 0 is left out of the loss, as if it were padding; here nothing is, and "
+        "0 is a token like others: padding=-1 leaves out none.",
+    ),
+    "step-loss-summed": (
+        _way(of=_summed),
+        "The loss is a sum; the mean over all tokens to predict is asked for.",
+    ),
+    "step-softmax-twice": (
+        _way(of=_softmax_twice),
+        "The softmax is taken twice: the loss is made of logits.",
+    ),
+    "step-last-place-alone": (
+        _way(of=_last_alone),
+        "The loss is that of the last place alone; every place predicts a token.",
+    ),
+    "two-steps": (
+        _way(*DONE, "step"),
+        "optimizer.step() runs twice in one step.",
+    ),
+}
