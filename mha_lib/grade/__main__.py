@@ -1,14 +1,15 @@
 """Grade submissions, or pack the grader for somewhere else.
 
     mha-grade submissions.zip -a a2 -o grades.csv --roster roster.csv
-    mha-grade sheet -a a2 -o by_hand.csv --roster roster.csv --plan plan.yaml
+    mha-grade sheet submissions.zip -a a2 -o by_hand.csv --roster roster.csv --plan …
     mha-grade gradescope -a a2 -o autograder.zip
     mha-grade actions -a a2 -o course-repository/
 
 The first takes notebooks and .py files, or folders and zips of them, and writes the
 table, and beside it a folder of the same name: a page and a JSON file for each student,
 summary.html, and the marks. Run it again after a break: what was finished is not graded
-again. The second writes a sheet for points that are given by hand.
+again. The second writes a sheet for points that are given by hand, with the names of
+the files if they are given, too.
 """
 
 import argparse
@@ -44,9 +45,10 @@ def parser(command: str) -> argparse.ArgumentParser:
     add("-o", "--output", type=_plain, required=True, help="what to write")
     if command == "gradescope":
         add("--pip", default="", help="options for pip, in quotes")
+    if command in ("", "results", "sheet"):
+        count = {"": {"nargs": "+"}, "sheet": {"nargs": "*"}}.get(command, {})
+        add("submissions", type=_absolute, **count, help="files, folders or zips")
     if command in ("", "results"):
-        count = {"nargs": "+"} if command == "" else {}
-        add("submissions", type=_absolute, **count, help="files or folders")
         add("--seconds", type=float, default=20, help="of CPU for one cell or question")
         add("--wall", type=float, default=90, help="seconds for one submission")
         add("--cpu", type=int, default=60, help="seconds of CPU time for one")
@@ -58,9 +60,9 @@ def parser(command: str) -> argparse.ArgumentParser:
         add("--roster", type=_absolute, required=command == "sheet", help=who)
         add("--plan", type=_absolute, help="YAML: due, late, groups, extensions, …")
         add("--anonymous", type=_plain, metavar="FOLDER", help="names stay there")
+        add("--others", action="store_true", help="also who is not in the roster")
     if command == "":
         add("--by-hand", type=_absolute, help="the sheet with points given by hand")
-        add("--others", action="store_true", help="also who is not in the roster")
         add("--template", type=_absolute, help="what students were given")
         add("--workers", type=int, default=os.cpu_count(), help="at the same time")
         add("--engine", choices=ENGINES, default="local", help="where the work is done")
@@ -87,19 +89,30 @@ def main(arguments: list[str]) -> None:
     """Run a command, where no file of a student lies: Python's children look there."""
     commands = {"gradescope": pack, "actions": pack, "results": one, "sheet": sheet}
     command = _command(arguments, commands)
-    options = parser(command).parse_args(arguments[bool(command) :])
+    options = parser(command).parse_intermixed_args(arguments[bool(command) :])
     options.command = command
     started = os.getcwd()
     try:
         options.assignment = load(options.assignment, options.folder)
         os.chdir(os.sep)
         commands.get(command, grade)(options)
-    except (ValueError, Unsafe, OSError) as error:
+    except OSError as error:
+        sys.exit(f"mha-grade: {_told(error)}")
+    except (ValueError, Unsafe) as error:
         sys.exit(f"mha-grade: {error}")
     except KeyboardInterrupt:
         sys.exit("mha-grade: stopped; the same command goes on with what is left")
     finally:
         os.chdir(started)
+
+
+def _told(error: OSError) -> str:
+    """What the system says, without its numbers."""
+    if error.filename is None:
+        return str(error)
+    if isinstance(error, FileNotFoundError):
+        return f"there is no file or folder {error.filename}"
+    return f"{error.filename}: {error.strerror}"
 
 
 def _command(arguments: list[str], known: Iterable[str]) -> str:
@@ -146,9 +159,13 @@ def grade(options: argparse.Namespace) -> None:
         **{k: getattr(options, k) for k in ("seed", "engine", "workers", "address")},
         again=options.again,
         course=_course(options),
-        template=options.template or _template(options),
+        template=_given(options.template) or _template(options),
     )
-    counts = run(lambda items, total: tqdm(items, total=total, unit=" submissions"))
+
+    def shown(items: Iterable, total: int) -> Iterable:
+        return tqdm(items, total=total, unit=" submissions", disable=total == 0)
+
+    counts = run(shown)
     outputs = f"{run.output} and {run.place / 'summary.html'}"
     print(f"{counts['submissions']} submissions: {outputs}", *run.lines, sep="\n")
 
@@ -156,12 +173,16 @@ def grade(options: argparse.Namespace) -> None:
 def sheet(options: argparse.Namespace) -> None:
     """Write an empty sheet for points by hand."""
     from mha_lib.grade import course
+    from mha_lib.grade.handed_in import submissions
     from mha_lib.grade.journal import write
 
     _refuse_clones(options.output, options.anonymous)
     if options.output.exists():
         raise ValueError(f"{options.output} is there already; give another output")
-    write(options.output, course.sheet(_course(options)))
+    given = _course(options)
+    found = submissions(options.submissions).items()
+    files = {name: file for name, file in found if file not in given.paths}
+    write(options.output, course.sheet(given, files))
     print(f"{options.assignment.title}, to be filled: {options.output}")
 
 
@@ -184,6 +205,15 @@ def _course(options: argparse.Namespace):
     return course.load(
         options.assignment, options.roster, plan, by_hand, folder, others
     )
+
+
+def _given(template: Path | None) -> Path | None:
+    """The template that was named, if one can be compared with it."""
+    from mha_lib.grade.submission import read
+
+    if template and (problem := read(template).problem):
+        raise ValueError(f"the template {template}: {problem}")
+    return template
 
 
 def _template(options: argparse.Namespace) -> Path | None:
@@ -213,10 +243,10 @@ def one(options: argparse.Namespace) -> None:
     import secrets
 
     from mha_lib.grade import platforms
+    from mha_lib.grade.handed_in import read
     from mha_lib.grade.journal import write
     from mha_lib.grade.judge import Judge
     from mha_lib.grade.sandbox import unprotected
-    from mha_lib.grade.submission import read
 
     for text in unprotected():
         print(f"Not protected here: {text}.", file=sys.stderr)

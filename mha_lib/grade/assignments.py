@@ -28,7 +28,7 @@ import json
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from mha_lib.check import TASKS, judged
+from mha_lib.check import BUILT_IN, TASKS, judged
 from mha_lib.grade import author
 
 __all__ = ["Assignment", "Question", "from_notebook", "load", "parse"]
@@ -147,11 +147,11 @@ class Assignment:
         return asdict(self)
 
     def public(self) -> "Assignment":
-        """Without what gives a solution away: questions of our own tasks alone."""
+        """Without what gives a solution away: questions of mha_lib's tasks alone."""
         kept = tuple(
             replace(question, uses=())
             for question in self.questions
-            if TASKS[question.task].conclude is None
+            if question.task in BUILT_IN
         )
         return replace(self, questions=kept, tasks=(), stand_ins={})
 

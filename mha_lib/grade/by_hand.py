@@ -16,7 +16,7 @@ from mha_lib.grade.tables import Row
 
 __all__ = ["HEADERS", "Given", "empty", "read", "worth"]
 
-HEADERS = ["student", "name", "question", "points", "out_of", "comment"]
+HEADERS = ["student", "name", "submission", "question", "points", "out_of", "comment"]
 REQUIRED = ("student", "question", "points")
 
 
@@ -24,7 +24,7 @@ REQUIRED = ("student", "question", "points")
 class Given:
     """What a person gave one student for one question, and said of it."""
 
-    points: float
+    points: float | None  # none: it is still open
     comment: str = ""
 
 
@@ -33,12 +33,13 @@ def worth(assignment: Assignment, plan: Plan) -> dict[str, float]:
     return {x.name: x.points for x in assignment.questions} | plan.by_hand
 
 
-def empty(plan: Plan, students: dict[str, str]) -> str:
+def empty(plan: Plan, students: dict[str, str], files: dict[str, str]) -> str:
     """A sheet to be filled, as CSV.
 
     Args:
         plan: says what is marked by hand.
         students: the names of all, by what the marks will call them.
+        files: what they handed in, where that is known.
 
     Raises:
         ValueError: the plan has nothing that is marked by hand.
@@ -49,7 +50,7 @@ def empty(plan: Plan, students: dict[str, str]) -> str:
             "by_hand: {essay: 4}"
         )
     rows = [
-        [student, name, question, "", f"{most:g}", ""]
+        [student, name, files.get(student, ""), question, "", f"{most:g}", ""]
         for student, name in students.items()
         for question, most in plan.by_hand.items()
     ]
@@ -62,7 +63,7 @@ def read(
     """What was given, by the id of the student and the question.
 
     Args:
-        path: the sheet; a line without points is still open.
+        path: the sheet; a line without points is still open, its comment counts.
         most: as `worth` says.
         roster: who is in the course.
         codes: ids of students by what else the sheet may call them.
@@ -85,9 +86,11 @@ def read(
         of_student = given.setdefault(student, {})
         if question in of_student:
             raise row.fail(f"{student!r} has points for {question} already")
+        comment = row.cells.get("comment", "").strip()
         if row.cells["points"].strip():
-            points = _points(row, most[question])
-            of_student[question] = Given(points, row.cells.get("comment", "").strip())
+            of_student[question] = Given(_points(row, most[question]), comment)
+        elif comment:
+            of_student[question] = Given(None, comment)
     return given
 
 
@@ -104,7 +107,8 @@ def _student(row: Row, roster: Roster, codes: dict[str, str]) -> str:
 def _points(row: Row, most: float) -> float:
     text = row.cells["points"].strip()
     try:
-        points = float(text.replace(",", "."))  # as half the world writes it
+        # A comma, as half the world writes it; an underscore is Python's alone.
+        points = float(text.replace(",", ".").replace("_", "?"))
     except ValueError:
         points = float("nan")
     if not isfinite(points) or not 0 <= points <= most:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import PurePosixPath
 
-from mha_lib.grade import handed_in, lines
+from mha_lib.grade import handed_in, lines, tables
 from mha_lib.grade.lines import Node
 from mha_lib.grade.roster import Roster, Student, moment
 from mha_lib.grade.submission import SUFFIXES
@@ -88,9 +88,10 @@ def sort(files: Mapping[str, object], roster: Roster, others: bool = False) -> l
             nobody.append(name)
         found.append(handed)
     if nobody:
+        shown = ", ".join(map(tables.cell, nobody[:SHOWN]))
         more = f" and {len(nobody) - SHOWN} more" if len(nobody) > SHOWN else ""
         raise ValueError(
-            f"nobody in {roster.path} handed in {', '.join(nobody[:SHOWN])}{more}: add "
+            f"nobody in {roster.path} handed in {shown}{more}: add "
             "a line to the roster, move the file away, or grade it with --others"
         )
     return found

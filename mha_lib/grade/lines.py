@@ -7,7 +7,7 @@ constructed: what comes out are texts, lists and dicts.
 
 from dataclasses import dataclass
 
-__all__ = ["Node", "parse"]
+__all__ = ["Node", "decoded", "parse"]
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,21 @@ class Node:
         if not isinstance(self.value, dict):
             raise self.fail("names and values are required, such as due: …")
         return self.value
+
+
+def decoded(content: bytes, path: object) -> str:
+    r"""The text in a file of UTF-8, with or without the mark at its beginning.
+
+    Example:
+        >>> from mha_lib.grade.lines import decoded
+        >>> decoded(b"\xef\xbb\xbfa: 1", "plan.yaml")
+        'a: 1'
+    """
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        raise ValueError(f"{path}, line {line}: save it as UTF-8") from None
 
 
 def parse(text: str, path: object) -> Node:

@@ -34,8 +34,9 @@ class Mark:
         submission: the one that counts; empty where there is none.
         by_question: points, without those that are still open.
         points: all of them, after what being late costs; None: nothing was marked.
+        taken: what being late cost.
         open: questions that are marked by hand, and were not yet.
-        comment: what was said by hand.
+        given: what was given and said by hand, by the question.
     """
 
     student: Student
@@ -44,8 +45,14 @@ class Mark:
     submission: str
     by_question: dict[str, float]
     points: float | None
+    taken: float
     open: tuple[str, ...]
-    comment: str
+    given: Mapping[str, Given]
+
+    @property
+    def comment(self) -> str:
+        """All that was said by hand."""
+        return "; ".join(x.comment for x in self.given.values() if x.comment)
 
     @property
     def final(self) -> float | None:
@@ -98,10 +105,11 @@ def _mark(
     plan: Plan,
     given: Mapping[str, Given],
 ) -> Mark:
-    by_hand = {question: x.points for question, x in given.items()}
+    by_hand = {name: x.points for name, x in given.items() if x.points is not None}
     all_points = {**points, **by_hand}
     days = plan.days_late(student, handed) if handed else 0
-    total = round(sum(all_points.values()) * plan.kept(days), 2)
+    reached = sum(all_points.values())
+    total = round(reached * plan.kept(days), 2)
     return Mark(
         student,
         ("late" if days else "in time") if handed else "missing",
@@ -109,8 +117,9 @@ def _mark(
         handed.name if handed else "",
         all_points,
         total if all_points else None,
+        round(reached - total, 2),
         tuple(x for x in plan.by_hand if handed and x not in by_hand),
-        "; ".join(x.comment for x in given.values() if x.comment),
+        given,
     )
 
 
@@ -131,7 +140,7 @@ def plain(
     most = worth(assignment, plan)
     known = [] if codes else list(found[0].student.known)
     headers = ["student", *known, "status", "days late", "submission", *most]
-    headers += ["points", "out_of", "still open", "comment"]
+    headers += ["points", "out_of", "by hand", "still open", "comment"]
     rows = [
         [
             codes.get(mark.student.id, mark.student.id),
@@ -142,6 +151,7 @@ def plain(
             *(_shown(mark.by_question.get(name)) for name in most),
             _shown(mark.points),
             f"{sum(most.values()):g}",
+            "; ".join(name for name, x in mark.given.items() if x.points is not None),
             "; ".join(mark.open),
             mark.comment,
         ]

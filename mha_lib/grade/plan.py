@@ -28,9 +28,13 @@ from mha_lib.grade.exports import Handed
 from mha_lib.grade.lines import Node
 from mha_lib.grade.roster import Roster, Student, moment
 
-__all__ = ["ATTEMPTS", "Plan", "read"]
+__all__ = ["ATTEMPTS", "COLUMNS", "Plan", "read"]
 
 ATTEMPTS = ("best", "last")
+COLUMNS = (  # of the marks, beside those of the roster and one for each question
+    *("student", "status", "days late", "submission", "points", "out_of", "by hand"),
+    *("still open", "comment"),
+)
 
 
 @dataclass(frozen=True)
@@ -102,7 +106,7 @@ def read(path: Path, assignment: Assignment, roster: Roster | None) -> Plan:
         ValueError: a key or a value is wrong, or somebody is not in the roster; the
             message names file and line.
     """
-    fields = dict(lines.parse(path.read_text(encoding="utf-8"), path).fields())
+    fields = dict(lines.parse(lines.decoded(path.read_bytes(), path), path).fields())
     _known(fields, READERS)
     plan: dict[str, object] = {}
     for name, node in fields.items():
@@ -161,8 +165,13 @@ def _attempts(node: Node, *_: object) -> dict:
 
 
 def _extensions(node: Node, assignment: Assignment, roster: Roster | None) -> dict:
-    given = node.fields().items()
-    return {"extensions": {_student(x, name, roster): _hours(x) for name, x in given}}
+    extensions: dict[str, timedelta] = {}
+    for name, hours in node.fields().items():
+        student = _student(hours, name, roster)
+        if student in extensions:
+            raise hours.fail(f"{student!r} has an extension already")
+        extensions[student] = _hours(hours)
+    return {"extensions": extensions}
 
 
 def _groups(node: Node, assignment: Assignment, roster: Roster | None) -> dict:
@@ -177,11 +186,14 @@ def _groups(node: Node, assignment: Assignment, roster: Roster | None) -> dict:
     return {"groups": tuple(groups)}
 
 
-def _by_hand(node: Node, assignment: Assignment, *_: object) -> dict:
+def _by_hand(node: Node, assignment: Assignment, roster: Roster | None) -> dict:
     taken = {question.name for question in assignment.questions}
+    columns = {*COLUMNS, *(roster.headers if roster else ())}
     for name, value in node.fields().items():
         if name in taken:
             raise value.fail(f"{name} is a question that the grader marks")
+        if not name or name in columns:
+            raise value.fail(f"the marks have a column {name!r}: call it otherwise")
     return {"by_hand": {name: _number(x) for name, x in node.fields().items()}}
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from mha_lib.check import repository
 from mha_lib.grade import report
 from mha_lib.grade.assignments import Assignment
-from mha_lib.grade.handed_in import submissions
+from mha_lib.grade.handed_in import Member, submissions
 from mha_lib.grade.journal import write
 from mha_lib.grade.submission import SUFFIXES
 
@@ -113,15 +113,15 @@ def results(result: dict) -> dict:
     }
 
 
-def only(folder: Path) -> Path:
+def only(folder: Path) -> Path | Member:
     """The one notebook, or the one .py file, that was handed in."""
-    paths = submissions([folder]).values()
+    files = submissions([folder])
     for suffix in SUFFIXES:
-        found = [path for path in paths if path.suffix.lower() == suffix]
+        found = [name for name in files if name.lower().endswith(suffix)]
         if len(found) == 1:
-            return found[0]
+            return files[found[0]]
         if found:
-            names = ", ".join(path.name for path in found)
+            names = ", ".join(found)
             raise ValueError(f"exactly one notebook must be handed in; got {names}")
     raise ValueError("a notebook (.ipynb) or a .py file must be handed in; got neither")
 

@@ -30,6 +30,9 @@ table { border-collapse: collapse; width: 100% }
 th, td { text-align: left; padding: .2rem .6rem .2rem 0; vertical-align: top }
 .n { text-align: right } .chart td:last-child { width: 50% }
 .worth { width: auto; margin-top: 1rem } .worth th, .worth td { padding-right: 2rem }
+.mark { width: auto } .mark th { font-weight: normal; padding-right: 1rem }
+.mark th, .mark td { border-top: 1px solid #8886; padding: .3rem 1rem .3rem 0 }
+.mark .n { white-space: nowrap } summary { cursor: pointer }
 .verdicts { width: auto } .verdicts th { font-weight: normal; padding-right: 1rem }
 .verdicts td { padding-right: 1rem } .wide { overflow-x: auto }
 .bar { background: #3b6ea8; height: 1rem; min-width: 1px }
@@ -58,15 +61,17 @@ def _list(items: Iterable[str]) -> str:
 # --- one student --------------------------------------------------------------------
 
 
-def page(result: dict) -> str:
-    """The report of one submission."""
+def page(result: dict, mark: str = "") -> str:
+    """The report of one submission; in a course, below the mark of its student."""
     marks = f"{result['points']:g} of {result['out_of']:g} points"
     problem, notes = result["problem"], result["notes"]
     return _page(
         f"{result['title']}: {result['submission']}",
         [
             f"<h1>{escape(result['title'])}</h1>",
-            f"<p><code>{escape(result['submission'])}</code>: <b>{marks}</b></p>",
+            f"<p><code>{escape(result['submission'])}</code>: <b>{marks}</b>"
+            f"{' from the grader' * bool(mark)}</p>",
+            mark,
             problem and f'<p class="note">About the file: {escape(problem)}.</p>',
             *map(question, result["questions"]),
             notes and "<h2>Cells that failed</h2>" + _list(notes),
@@ -187,8 +192,13 @@ def _counted(lists: Iterable[list[str]]) -> dict[str, int]:
     return dict(sorted(counts.items(), key=lambda pair: (-pair[1], pair[0])))
 
 
-def summary_page(counts: dict) -> str:
-    """The summary of a class, with charts that are tables too."""
+def summary_page(counts: dict, more: str = "") -> str:
+    """The summary of a class, with charts that are tables too.
+
+    Args:
+        counts: as `summary` says.
+        more: who handed in what, as `feedback.class_html` writes it.
+    """
     edges = [counts["out_of"] * place / BINS for place in range(BINS + 1)]
     marks = {
         f"{low:g} to {high:g}": count
@@ -205,6 +215,7 @@ def summary_page(counts: dict) -> str:
         [
             f"<h1>{escape(counts['title'])}</h1><p>{facts}.</p>",
             _chart("Points", marks),
+            more,
             _chart("Which mistakes, and in how many submissions", counts["mistakes"]),
             _verdicts(counts["verdicts"]),
             _chart("Unknown mistakes that recur, by the hash of their output", unknown),

@@ -28,6 +28,7 @@ Any other table with a column `id` or `email` will do.
 import re
 import unicodedata
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -50,6 +51,7 @@ MEANINGS = {  # and the headers that have it, in small letters
     "repository": ("student_repository_name",),
     "submitted": ("submitted", "submission_timestamp", "submission time"),
 }
+UNIQUE = ("email", "login", "github")
 SHOWN = ("name", "first", "last", "email", "login", "github")  # in the table of marks
 POSTING = re.compile(r"\s*(Muted|Manual Posting.*)?\s*", re.I)  # of Canvas, no student
 # Moodle adds it to the status, in the language of the course; this is the English one.
@@ -163,8 +165,9 @@ def read(path: Path) -> Roster:
     r"""The roster in a CSV file.
 
     Raises:
-        ValueError: a column is missing, or somebody is there twice or without an id;
-            the message names file and line.
+        ValueError: a column is missing, somebody is there twice or without an id, or
+            two ids have one login, or one name and nothing else that tells them
+            apart; the message names file and lines.
 
     Example:
         >>> import tempfile
@@ -205,6 +208,7 @@ def read(path: Path) -> Roster:
         students[student.id] = student
     if not students:
         raise ValueError(f"{path}: there is nobody in it")
+    _check_apart(students.values(), meaning)
     return Roster(path, form, headers, rows, students)
 
 
@@ -222,6 +226,39 @@ def _meanings(headers: list[str], form: str) -> dict[str, str]:
                 meaning = "login"
             found[header] = meaning
     return found
+
+
+def _check_apart(students: Iterable[Student], meaning: dict[str, str]) -> None:
+    """Refuse what two ids share and one person alone can have.
+
+    People may have the same name, but then a login or an address that differs.
+    """
+    unique = [header for header, name in meaning.items() if name in UNIQUE]
+    owners: dict[tuple[str, str], Student] = {}
+    called: dict[str, list[Student]] = defaultdict(list)
+    for student in students:
+        cells = student.row.cells
+        for header in unique:
+            text = cells[header].strip()
+            other = owners.setdefault((meaning[header], text.casefold()), student)
+            if key(text) and other is not student:
+                raise student.row.fail(
+                    f"{text!r}, the {header} of {student.id!r}, is that of "
+                    f"{other.id!r}, too, in {other.row.where}; it can belong to one"
+                )
+        turned = " ".join(reversed(_parts(student.name)))
+        names = {key(student.name), key(turned)}  # "Lovelace, Ada" is "Ada Lovelace"
+        for other in (x for name in sorted(names) for x in called[name]):
+            before = other.row.cells
+            if not any(cells[x].strip() and before[x].strip() for x in unique):
+                raise student.row.fail(
+                    f"{student.name!r} is {student.id!r} here and {other.id!r}, "
+                    f"{other.name!r}, in {other.row.where}: of one person, delete a "
+                    "line; of two, write the names so that they differ, or add their "
+                    "email addresses"
+                )
+        for name in filter(None, names):
+            called[name].append(student)
 
 
 def _of_canvas_itself(row: Row) -> bool:

@@ -12,7 +12,7 @@ from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
-from mha_lib.grade import report
+from mha_lib.grade import feedback, report
 from mha_lib.grade.alike import Alike
 from mha_lib.grade.assignments import Assignment, parse
 from mha_lib.grade.course import Course
@@ -26,6 +26,7 @@ from mha_lib.grade.submission import Submission
 
 __all__ = ["Run"]
 
+REPORTS = (".json", ".html")
 LONGEST = 400  # bytes of a report's path below its folder, which may lie deep itself
 _LOCAL = threading.local()  # a judge for each thread that grades, kept warm
 
@@ -72,6 +73,11 @@ class Run:
     def __call__(self, progress: Callable = lambda items, total: items) -> dict:
         """Grade what is not graded yet; returns the summary of all."""
         files, handed = self._files()
+        if self.place == self.output or self.output.is_dir():
+            raise ValueError(
+                f"the table needs a name with an ending, such as {self.place}.csv: "
+                f"{self.place} is the folder for all else"
+            )
         if self.course is not None:
             self.course.check_kept(self.place)
         text = json.dumps(self.assignment.to_dict(), sort_keys=True)
@@ -105,7 +111,10 @@ class Run:
                 alike.add(name, submission)
                 return submission
 
-            left = _left(journal, files, opened)
+            left = _left(journal, files, opened, self.place)
+            if kept := len(files) - len(left):
+                say = f"Kept from before: {kept} of {len(files)}; to grade: {len(left)}"
+                print(say, file=sys.stderr, flush=True)
             items = ((name, known or opened(name)) for name, known in left.items())
             work = ENGINES[self.engine]
             results = work(partial(_grade, settings), items, self.workers, self.address)
@@ -114,9 +123,9 @@ class Run:
             rows = [row for row in journal.rows() if row["submission"] in files]
         finally:
             journal.close()
-        self.lines = self._write(rows, handed, alike)
         summary = report.summary(rows, self.assignment)
-        write(self.place / "summary.html", report.summary_page(summary))
+        self.lines, more = self._write(rows, handed, alike, summary)
+        write(self.place / "summary.html", report.summary_page(summary, more))
         unmatched = json.dumps(summary.pop("unmatched"), indent=1)
         write(self.place / "unmatched.json", unmatched)
         write(self.place / "summary.json", json.dumps(summary, indent=1))
@@ -126,32 +135,61 @@ class Run:
         """What is to be graded, and whose it is, where that is known."""
         own = [self.output, self.place, *(self.course.paths if self.course else ())]
         own = [path.absolute() for path in own]
-        files = {
-            name: file
-            for name, file in submissions(self.places).items()
-            if isinstance(file, Member)
-            or not any(file.absolute().is_relative_to(path) for path in own)
-        }
+        given = [path.absolute() for path in self.places]
+        files = {}
+        for name, file in submissions(self.places).items():
+            path = (file.root if isinstance(file, Member) else file).absolute()
+            mine = any(path.is_relative_to(x) for x in own)
+            if not mine or (isinstance(file, Member) and path in given):
+                files[name] = file
+        if not files:
+            places = " and ".join(map(str, self.places))
+            raise ValueError(
+                f"nothing was handed in: {places} holds no file, or only your own, "
+                "such as the roster; give what your platform exported"
+            )
         return (files, []) if self.course is None else self.course.sort(files)
 
-    def _write(self, rows: list[dict], handed: list[Handed], alike: Alike) -> list[str]:
-        """The tables; returns a line about each that needs a look."""
-        course, lines = self.course, []
+    def _write(
+        self, rows: list[dict], handed: list[Handed], alike: Alike, summary: dict
+    ) -> tuple[list[str], str]:
+        """The tables, and what pages say of marks.
+
+        Returns a line about each table that needs a look, and what to tell of the class
+        beside the summary, to which the numbers are added.
+        """
+        course, lines, found, called = self.course, [], [], {}
         owners = None if course is None else course.owners(handed)
         write(self.output, report.table(rows, self.assignment, owners))
         if course is not None:
-            lines.append(course.write(self.place, handed, rows, self.assignment))
+            found, called = course.marks(handed, rows), course.called()
+            told = course.tell(found, handed, rows, self.assignment)
+            pages = {name: self._page(name, text) for name, text in told.items()}
+            lines.append(course.write(self.place, found, self.assignment, pages))
+            summary["handed_in"] = feedback.counts(found)
         pairs = alike.pairs({} if course is None else course.groups(handed))
         where = self.place / "alike.csv"
         write(where, report.alike_table(pairs, owners or {}))
         if pairs:
             said = f"pairs that are alike, a hint and no verdict: {len(pairs)}"
             lines.append(f"{said}, in {where}")
-        return lines
+        summary["alike"] = len(pairs)
+        places = {row["submission"]: _report(row["submission"]) for row in rows}
+        return lines, feedback.class_html(found, called, pairs, places)
+
+    def _page(self, name: str, mark: str) -> Path:
+        """The page of a finished submission, with what its student gets."""
+        path = self.place / _report(name)
+        path = path.with_name(path.name + ".html")
+        result = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+        page = report.page(result, mark)
+        if path.read_text(encoding="utf-8") != page:
+            write(path, page)
+        return path
 
     def _keep(self, journal: Journal, name: str, result: dict) -> None:
         """First the reports, then the line that says that they are there."""
-        place = Path("students", _short(name))
+        place = _report(name)
         path = self.place / place
         self._tell(result.pop("unprotected"))
         result = {"submission": name, **result}
@@ -170,9 +208,14 @@ class Run:
 
 
 def _left(
-    journal: Journal, files: Iterable[str], opened: Callable[[str], Submission]
+    journal: Journal,
+    files: Iterable[str],
+    opened: Callable[[str], Submission],
+    place: Path,
 ) -> dict[str, Submission | None]:
     """What is to be graded: what is new, not read yet, and what changed, as it is now.
+
+    So is what has lost its report.
 
     Each file is read once, so that what is noted is the digest of what was graded.
     """
@@ -180,7 +223,9 @@ def _left(
     for name in files:
         noted = journal.digest(name)
         submission = opened(name) if noted is not None else None
-        if submission is None or submission.digest != noted:
+        reports = [place / f"{_report(name)}{suffix}" for suffix in REPORTS]
+        kept = submission is not None and submission.digest == noted
+        if not kept or not all(report.exists() for report in reports):
             left[name] = submission
     return left
 
@@ -209,6 +254,11 @@ def close() -> None:
     if sandbox is not None:
         sandbox.close()
         _LOCAL.sandbox = _LOCAL.limits = _LOCAL.judge = _LOCAL.settings = None
+
+
+def _report(name: str) -> Path:
+    """Where the report of a submission is, without a suffix."""
+    return Path("students", _short(name))
 
 
 def _short(name: str) -> Path:

@@ -11,6 +11,9 @@ __all__ = ["LARGEST", "SUFFIXES", "Submission", "read", "refused", "taken", "unf
 LARGEST = 20 << 20  # bytes of a file
 SUFFIXES = (".ipynb", ".py")
 NO_FILE = "it is no file, but a link or a folder"
+NO_ZIP = (
+    "a zip is opened if it is whole, has no password, is not too large and in no zip"
+)
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,8 @@ def read(path: os.PathLike | str) -> Submission:
 def unfit(suffix: str, size: int = 0) -> str:
     """Why no file of this kind and size is graded; empty where one is."""
     if suffix.lower() not in SUFFIXES:
-        return "a notebook (.ipynb) or a .py file is required"
+        due = "a notebook (.ipynb) or a .py file is required"
+        return f"{due}; {NO_ZIP}" if suffix.lower() == ".zip" else due
     if size > LARGEST:
         return (
             f"a file may have {LARGEST >> 20} MB; this one has {size / (1 << 20):.0f}: "

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from unicodedata import category
 
+from mha_lib.grade import lines
+
 __all__ = ["Row", "cell", "original", "read", "text"]
 
 FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # begin one
@@ -35,19 +37,15 @@ def read(path: Path) -> tuple[list[str], list[Row]]:
     Raises:
         ValueError: it is no such table; the message names file and line.
     """
-    try:
-        content = path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = path.read_bytes()[: error.start].count(b"\n") + 1
-        where = f"{path}, line {line}"
-        raise ValueError(f"{where}: save it as UTF-8 (CSV UTF-8)") from None
+    content = lines.decoded(path.read_bytes(), path)
     first = content.partition("\n")[0]
     separator = max(SEPARATORS, key=first.count)
-    lines = csv.reader(io.StringIO(content, newline=""), delimiter=separator)
-    headers, rows = None, []
+    text = io.StringIO(content, newline="")
+    table = csv.reader(text, delimiter=separator, strict=True)
+    headers, rows, before = None, [], 0
     try:
-        for cells in lines:
-            where = f"{path}, line {lines.line_num}"
+        for cells in table:
+            where, before = f"{path}, line {table.line_num}", table.line_num
             if not any(x.strip() for x in cells):
                 continue
             if headers is None:
@@ -55,11 +53,16 @@ def read(path: Path) -> tuple[list[str], list[Row]]:
                 _check_headers(headers, where)
             elif len(cells) != len(headers):
                 came, due = len(cells), len(headers)
-                raise ValueError(f"{where}: {due} cells are required; got {came}")
+                raise ValueError(
+                    f"{where}: as many cells as in the line of headers are required, "
+                    f"which is {due}; got {came}. A text with {separator!r} in it "
+                    'stands in quotes, "like this"'
+                )
             else:
                 rows.append(Row(dict(zip(headers, cells)), where))
     except csv.Error as error:
-        raise ValueError(f"{path}, line {lines.line_num}: {error}") from None
+        where = f"{path}, line {before + 1}"
+        raise ValueError(f"{where}: {error}; is a quote open or too many?") from None
     if headers is None:
         raise ValueError(f"{path}: a table with a line of headers is required")
     return headers, rows
@@ -82,11 +85,11 @@ def text(headers: list[str], rows: Iterable[Iterable[str]]) -> str:
         "name","points"
         "'=1+1","2"
     """
-    lines = io.StringIO()
-    table = csv.writer(lines, lineterminator="\n", quoting=csv.QUOTE_ALL)
+    written = io.StringIO()
+    table = csv.writer(written, lineterminator="\n", quoting=csv.QUOTE_ALL)
     table.writerow(map(cell, headers))
     table.writerows(map(cell, row) for row in rows)
-    return lines.getvalue()
+    return written.getvalue()
 
 
 def cell(given: str) -> str:

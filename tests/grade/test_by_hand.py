@@ -32,13 +32,14 @@ def test_what_questions_are_worth():
 
 
 def test_an_empty_sheet_is_read_back_as_nothing(read):
-    text = empty(PLAN, {"S1": "Ada Lovelace", "S2": "=Seán"})
+    text = empty(PLAN, {"S1": "Ada Lovelace", "S2": "=Seán"}, {"S2": "=1+1.py"})
     rows = list(csv.DictReader(io.StringIO(text)))
     assert [(x["student"], x["question"], x["out_of"]) for x in rows] == [
         ("S1", "essay", "4"), ("S1", "talk", "1.5"),
         ("S2", "essay", "4"), ("S2", "talk", "1.5"),
     ]  # fmt: skip
     assert rows[0]["name"] == "Ada Lovelace" and rows[2]["name"] == "'=Seán"
+    assert [x["submission"] for x in rows] == ["", "", "'=1+1.py", "'=1+1.py"]
     assert read(text) == {"S1": {}, "S2": {}}
 
 
@@ -52,6 +53,11 @@ def test_points_are_read_as_any_spreadsheet_writes_them(read):
     assert read("student,question,points\ns7,talk,1\n", {"s7": "S3"}) == {
         "S3": {"talk": Given(1.0)}
     }
+
+
+def test_a_comment_without_points_is_kept_and_the_question_open(read):
+    text = "student,question,points,comment\nS1,essay,,see me\nS2,talk,, \n"
+    assert read(text) == {"S1": {"essay": Given(None, "see me")}, "S2": {}}
 
 
 HEAD = "student,question,points\nS1,essay,1\n"
@@ -68,6 +74,8 @@ HEAD = "student,question,points\nS1,essay,1\n"
             HEAD + "S2,essay,-1\n",
             "line 3: the points of essay go from 0 to 4; got '-1'",
         ),
+        (HEAD + "S2,essay,0_3\n", "line 3: the points .* got '0_3'"),
+        (HEAD + "S2,essay,=1+1\n", "line 3: the points .* got '=1.1'"),
         (HEAD + "S2,essay,nan\n", "line 3: the points .* got 'nan'"),
         (HEAD + "S2,essay,many\n", "line 3: the points .* got 'many'"),
         (
@@ -90,4 +98,4 @@ def test_what_is_wrong_is_said_with_its_line(text, said, read):
 
 def test_without_anything_to_mark_there_is_no_sheet():
     with pytest.raises(ValueError, match=r"say in the plan what is, .* \{essay: 4\}"):
-        empty(Plan(), {"S1": ""})
+        empty(Plan(), {"S1": ""}, {})

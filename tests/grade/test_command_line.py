@@ -1,6 +1,7 @@
 """The command line and the package itself, on any system."""
 
 import ast
+import json
 import os
 import subprocess
 import sys
@@ -9,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from mha_lib import grade
-from mha_lib.grade.__main__ import main, parser
+from mha_lib.grade.__main__ import cli, main, parser
 from mha_lib.grade.run import Run
 from mha_lib.grade.sandbox import Sandbox, Unsafe
+from tests.grade.attacks.table import MERGE
+from tests.grade.course import ASSIGNMENT, linux
 
 
 def test_mistakes_on_the_command_line_are_explained(tmp_path):
@@ -58,7 +61,7 @@ def test_a_command_beside_a_folder_of_its_name_is_a_command(tmp_path, monkeypatc
 
 def test_an_output_may_have_the_name_of_a_command(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit, match="are required; got .*nowhere"):
+    with pytest.raises(SystemExit, match="there is no file or folder .*nowhere"):
         main(["nowhere", "-a", "a1", "-o", "results"])
 
 
@@ -71,6 +74,47 @@ def test_an_id_is_looked_for_in_the_folder_that_was_given(command, tmp_path):
     if command == "gradescope":
         with pytest.raises(SystemExit, match=r"one of \(none here\)"):
             main([command, *given])
+
+
+def test_what_is_typed_is_done(monkeypatch, tmp_path):
+    monkeypatch.setattr(sys, "argv", ["mha-grade", "actions", "-a", "a1", "-o", "x"])
+    monkeypatch.chdir(tmp_path)
+    cli()
+    assert Path("x/.github/workflows/grade.yml").exists()
+
+
+def test_after_ctrl_c_it_says_how_to_go_on(monkeypatch, tmp_path):
+    def stopped(run, progress):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Run, "__call__", stopped)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit, match="the same command goes on with what is left"):
+        main(["x", "-a", "a1", "-o", "x.csv"])
+    assert Path.cwd() == tmp_path, "where it was started"
+
+
+def test_what_is_not_installed_is_named(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "tqdm", None)
+    with pytest.raises(SystemExit, match="a progress bar needs tqdm: pip install tqdm"):
+        main(["x", "-a", "a1", "-o", str(tmp_path / "x.csv")])
+
+
+@linux
+@pytest.mark.parametrize(
+    "files, score", [({"a.py": MERGE, "b.txt": ""}, 2.0), ({"b.txt": ""}, 0.0)]
+)
+def test_the_results_of_one_folder(files, score, tmp_path):
+    (tmp_path / "a9.json").write_text(json.dumps(ASSIGNMENT))
+    (tmp_path / "in").mkdir()
+    for name, text in files.items():
+        (tmp_path / "in" / name).write_text(text)
+    words = ["results", "in", "-a", "a9.json", "-o", "out.json", "--seconds", "40"]
+    words += ["--wall", "300", "--seed", "7"][: 4 if score else 2]
+    main([str(tmp_path / x) if "." in x or x == "in" else x for x in words])
+    result = json.loads((tmp_path / "out.json").read_text())
+    assert result["score"] == score
+    assert ("must be handed in; got neither" in result["output"]) == (score == 0)
 
 
 def test_the_grader_enters_check_by_its_one_door():

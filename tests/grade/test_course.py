@@ -53,6 +53,15 @@ def table(path: str) -> dict[str, dict]:
     return {next(iter(row.values())): row for row in rows}
 
 
+def page(name: str) -> str:
+    return Path(f"out/a9/students/{name}.html").read_text()
+
+
+def packed(path: str) -> list[str]:
+    with zipfile.ZipFile(path) as archive:
+        return archive.namelist()
+
+
 @linux
 def test_from_an_export_to_what_canvas_imports(course, capsys):
     graded("--plan", "plan.yaml", "--by-hand", "sheet.csv")
@@ -78,22 +87,52 @@ def test_from_an_export_to_what_canvas_imports(course, capsys):
     head = Path("out/a9/alike.csv").read_text().splitlines()[0]
     assert "this is a hint, never a verdict" in head
 
+    ada = page("lovelaceada_101_9001_a2.py")
+    assert 'Mark <span class="points">8 of 9</span>' in ada and ">clear<" in ada
+    late = page("obrienseán_LATE_102_9002_a2.py")
+    assert "1.8 of 9 so far" in late and "1 day late" in late and "−0.2" in late
+    assert "Another file counts" in page("obrienseán_LATE_102_9003_a2-1.py")
+    seen = Path("out/a9/summary.html").read_text()
+    assert "3 students: 1 in time, 1 late, 1 missing." in seen
+    assert "<li>=Evil, Eve (103)</li>" in seen and "Sean" not in seen
+    assert seen.count('href="students/') == 2, "what is alike"
+    counts = json.loads(Path("out/a9/summary.json").read_text())
+    assert counts["handed_in"] == {"in time": 1, "late": 1, "missing": 1}
+    assert counts["alike"] == 1
+    assert packed("out/a9/pages.zip") == ["lovelaceada_101_9001_a2.py.html"]
+
     journal = rows_of(course / "out/a9/journal.jsonl")
     Path("sheet.csv").write_text(SHEET + "sean,essay,4,\n")
     graded("--plan", "plan.yaml", "--by-hand", "sheet.csv")
     assert rows_of(course / "out/a9/journal.jsonl") == journal, "nothing graded again"
     assert table("out/a9/marks.csv")["102"]["points"] == "5.4"
+    assert "5.4 of 9</span>" in page("obrienseán_LATE_102_9002_a2.py")
+    assert len(packed("out/a9/pages.zip")) == 2
+    assert "Kept from before: 3 of 3; to grade: 0\n" in capsys.readouterr().err
     canvas = table("out/a9/canvas.csv")
     assert [row["Heads (77)"] for row in canvas.values()] == ["10.00", "8", "5.4", ""]
 
     before = Path("out/a9/marks.csv").read_text()
     with pytest.raises(SystemExit, match="marks.csv holds points by hand: give their"):
         graded("--plan", "plan.yaml")
+    with pytest.raises(SystemExit, match="marks.csv holds points by hand: give their"):
+        graded()  # nor by a plan that was forgotten
+    Path("sheet.csv").write_text(SHEET.replace(",3,clear", ",,"))
+    with pytest.raises(SystemExit, match="marks.csv holds points by hand: give their"):
+        graded("--plan", "plan.yaml", "--by-hand", "sheet.csv")  # which is empty
     assert Path("out/a9/marks.csv").read_text() == before
+    Path("out/a9/students/lovelaceada_101_9001_a2.py.json").unlink()
     Path("sheet.csv").write_text(SHEET + "103,essay,2,\n")
     capsys.readouterr()
     graded("--plan", "plan.yaml", "--by-hand", "sheet.csv")
-    assert "points by hand without a submission: 103; " in capsys.readouterr().out
+    said = capsys.readouterr()
+    assert "points by hand without a submission: 103; " in said.out
+    assert "Kept from before: 2 of 3; to grade: 1\n" in said.err, "a report was lost"
+    assert ">clear<" in page("lovelaceada_101_9001_a2.py")
+    Path("sheet.csv").write_text("student,question,points\nada,split_heads,1\n")
+    graded("--by-hand", "sheet.csv")
+    with pytest.raises(SystemExit, match="marks.csv holds points by hand: give their"):
+        graded()  # of a question that the grader marks
 
 
 @linux
@@ -137,6 +176,8 @@ def test_names_stay_in_their_folder(course, capsys):
     assert table("names/canvas.csv")["Lovelace, Ada"]["Heads (77)"] == "7"
     assert "names/canvas.csv" in capsys.readouterr().out
     assert not Path("out/a9/canvas.csv").exists()
+    assert packed("names/pages.zip") == ["lovelaceada_101_9001_a2.py.html"]
+    assert not Path("out/a9/pages.zip").exists()
     with pytest.raises(SystemExit, match="names must lie apart from what has no names"):
         graded("--anonymous", "out/a9/names")
 
@@ -182,7 +223,7 @@ REFUSED = {
         SHEET + "eve,essay,5,\n",
         "sheet.csv, line 3: the ",
     ),
-    "no such file": ("plan.yaml", None, "No such file or directory"),
+    "no such file": ("plan.yaml", None, "there is no file or folder .*plan.yaml"),
 }
 
 
@@ -205,6 +246,31 @@ def test_what_is_refused_is_refused_before_anything_is_graded(course, monkeypatc
         }
 
 
+@pytest.mark.parametrize(
+    "given, said",
+    [
+        (
+            ["roster.csv"],
+            "nothing was handed in: .*roster.csv holds no file, or only y",
+        ),
+        (["export.zip", "-o", "out"], "a name with an ending, such as .*out.csv: "),
+        (["export.zip", "-o", "d.csv"], "a name with an ending, such as .*d.csv: "),
+        (["empty"], "nothing was handed in: .*empty holds no file"),
+        (["nowhere"], "mha-grade: there is no file or folder .*nowhere$"),
+        (["export.zip", "--plan", "no.yaml"], "there is no file or folder .*no.yaml$"),
+        (["export.zip", "--plan", "empty"], "mha-grade: .*empty: Is a directory$"),
+        (["export.zip", "--template", "no.py"], "no.py: it cannot be read: No such fi"),
+        (["export.zip", "--template", "plan.yaml"], "plan.yaml: a notebook .* is requ"),
+    ],
+)
+def test_a_wrong_path_is_told_before_anything_is_written(given, said, course):
+    Path("empty").mkdir()
+    Path("d.csv").mkdir()
+    with pytest.raises(SystemExit, match=said):
+        graded(*given[1:], source=given[0])
+    assert not Path("out").exists()
+
+
 @pytest.mark.parametrize("option", ["--plan", "--by-hand", "--anonymous", "--others"])
 def test_what_needs_a_roster_says_so(option, course):
     value = [] if option == "--others" else ["plan.yaml"]
@@ -224,6 +290,31 @@ def test_a_sheet_that_is_there_is_not_written_over(course):
         main([*command, "--plan", "plan.yaml"])
     with pytest.raises(SystemExit, match="nothing is marked by hand"):
         main([*command[:4], "other.csv", *command[5:]])
+
+
+def test_a_sheet_says_which_files_are_whose_and_who_handed_in_none(course):
+    plan = PLAN + "groups: [[sean, eve]]\n"
+    (course / "in").mkdir()
+    for name in ("plan.yaml", "roster.csv", "export.zip"):
+        os.replace(name, f"in/{name}")
+    Path("in/plan.yaml").write_text(plan)
+    rules = ["--roster", "in/roster.csv", "--plan", "in/plan.yaml"]
+    # What is ours is nobody's; the submissions may come first, last or between.
+    for place, order in enumerate((1, 3, 5, 9)):
+        words = ["sheet", "-a", "a9.json", "-o", f"s{place}.csv", *rules]
+        main([*words[:order], "in", *words[order:]])
+    rows = list(csv.DictReader(io.StringIO(Path("s0.csv").read_text())))
+    assert [Path(f"s{n}.csv").read_bytes() for n in range(4)].count(
+        Path("s0.csv").read_bytes()
+    ) == 4
+    ada, *late = (f"export.zip/{name}" for name in list(EXPORT)[:3])
+    assert {x["student"]: x["submission"] for x in rows} == {
+        "101": ada, "102": "; ".join(late), "103": "; ".join(late),
+    }  # fmt: skip
+    coded = ["--anonymous", "names"]
+    main(["sheet", "in", "-a", "a9.json", "-o", "coded.csv", *rules, *coded])
+    first = next(csv.DictReader(io.StringIO(Path("coded.csv").read_text())))
+    assert first["submission"] == f"{first['student']}/1.py" and not first["name"]
 
 
 @pytest.mark.parametrize("command", ["", "sheet"])

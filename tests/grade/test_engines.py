@@ -1,5 +1,6 @@
 """Where the work is done: here, in processes, on many machines, one of which dies."""
 
+import math
 import os
 import signal
 import sys
@@ -19,6 +20,15 @@ from tests.grade.course import (
     rows_of,
     table,
 )
+
+
+def test_two_processes_do_what_one_does():
+    items = [(n, 3) for n in range(9)]
+    done = engines.local(math.prod, iter(items), 2, "")
+    assert sorted(done) == [n * 3 for n in range(9)]
+    assert list(engines.local(math.prod, iter(items), 1, "")) == sorted(
+        map(math.prod, items)
+    )
 
 
 def test_an_engine_does_everything_once_and_does_not_run_ahead():

@@ -135,11 +135,12 @@ def test_metadata_of_a_student_are_a_file_like_others(whose, tmp_path):
         (":sid: S3", ":sid:", "submission_2/a.py"),
         ("00 Z", "00", r"submission_metadata.yml, line 6: a time must have a zone"),
         ("Ada Lovelace", "[", "submission_metadata.yml, line "),
+        ("Ada Lovelace", "\udcff", "m.yml, line 3: save it as UTF-8"),
     ],
 )
 def test_metadata_that_are_wrong_are_refused(old, new, said, whose, tmp_path):
     text = METADATA.replace("Eve Evil", "Who").replace(old, new)
-    (tmp_path / "m.yml").write_text(text)
+    (tmp_path / "m.yml").write_text(text, errors="surrogateescape")
     metadata = {exports.METADATA: tmp_path / "m.yml"}
     with pytest.raises(ValueError, match=said):
         whose("plain", "submission_1/a.py", "submission_2/a.py", **metadata)
@@ -156,8 +157,14 @@ def test_what_belongs_to_nobody_is_refused_unless_asked_for(whose):
     assert found["S1/a2.ipynb"][0] == [0] and found["zoe3/a2.ipynb"][0] == []
 
 
+def test_a_name_that_would_turn_the_screen_round_is_written_out(whose):
+    with pytest.raises(ValueError, match=r"handed in zoe\\x1b\[2J\\u202e.py: add"):
+        whose("plain", "zoe\x1b[2J\u202e.py")
+
+
 def test_what_may_be_of_two_is_refused(tmp_path):
-    (tmp_path / "r.csv").write_text("id,name\n7,Ada Lovelace\n8,Ada Lovelace\n")
+    rows = ("id,name,email", "7,Ada Lovelace,a@x", "8,Ada Lovelace,b@x", "")
+    (tmp_path / "r.csv").write_text("\n".join(rows))
     known = roster.read(tmp_path / "r.csv")
     name = "Ada Lovelace_901_assignsubmission_file_/x.py"
     with pytest.raises(

@@ -2,9 +2,11 @@
 
 import csv
 import io
+import json
 import re
 import shlex
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -50,8 +52,11 @@ def test_the_first_class_is_graded_as_the_guide_says(tmp_path, monkeypatch, caps
         and Path("../practice/a1/summary.html").exists()
     )
 
+    assert not Path("../practice/a1/pages.zip").exists(), "all is open"
     main(sheet[1:])
     filled = Path("../practice/by_hand.csv")
+    files = [x["submission"] for x in rows(filled)]
+    assert len(files) == 12 and files.count("") == 1
     filled.write_text(filled.read_text().replace('"words",""', '"words","2.5"'))
     main([*again[1:], *one])
     run.close()
@@ -64,6 +69,65 @@ def test_the_first_class_is_graded_as_the_guide_says(tmp_path, monkeypatch, caps
     points = {x["ID"]: x[column] for x in canvas}
     assert points.pop("") == "24"
     assert points == {x["student"]: x["points"] for x in by_hand}
+    with zipfile.ZipFile("../practice/a1/pages.zip") as packed:
+        assert packed.namelist() == sorted(f"{x}.html" for x in files if x)
+    for path in Path("../practice/a1/students").glob("*.json"):
+        assert "2.5 of 4" in path.with_suffix(".html").read_text()
+        assert "2.5" not in path.read_text() and "mark" not in json.loads(
+            path.read_text()
+        )
+
+
+ROSTER = "id,name,login\n7,Ada Lovelace,ada\n8,Ben,ben\n"
+DOUBLED = ROSTER.replace("ben", "ada"), ROSTER.replace("Ben,ben", '"Lovelace, Ada",')
+SHEET = "student,question,points\n7,words,{}\n"
+WRONG = [  # a file, what is in it, and in the order of the guide what is said
+    ("in.zip", None),
+    ("in.zip", {}),
+    ("in.zip", {"zoe.py": "x = 1"}),
+    ("roster.csv", DOUBLED[0]),
+    ("roster.csv", DOUBLED[1]),
+    ("plan.yaml", "by_hand:\n  words: 4\nbyhand: 3\n"),
+    ("sheet.csv", SHEET.format("4.5")),
+    ("roster.csv", ROSTER.replace("Ben", "Bén").encode("latin-1")),
+    ("sheet.csv", SHEET.format("")),
+]
+
+
+def test_what_the_guide_says_of_refusals_is_what_is_said(tmp_path, monkeypatch):
+    table = FIRST.partition("**If it refuses,**")[2].partition("\n\n**")[0]
+    lines = [line.split("|")[1] for line in table.splitlines() if line[:3] == "| `"]
+    quoted = [text for line in lines for text in re.findall("`([^`]*)`", line)]
+    assert len(quoted) == len(WRONG)
+    monkeypatch.chdir(tmp_path)
+    Path("a1").mkdir()
+    for text, (wrong, content) in zip(quoted, WRONG):
+        Path("plan.yaml").write_text("by_hand:\n  words: 4\n")
+        Path("roster.csv").write_text(ROSTER)
+        Path("sheet.csv").write_text(SHEET.format("3"))
+        Path("a1/marks.csv").write_text("student,by hand,comment\n7,words,\n")
+        before = Path("a1/marks.csv").read_bytes()
+        write(Path("in.zip"), {"ada.py": "x = 1"})
+        write(Path(wrong), content)
+        words = ["in.zip", "-a", "a1", "-o", "a1.csv", "--roster", "roster.csv"]
+        words += ["--plan", "plan.yaml", "--by-hand", "sheet.csv"]
+        with pytest.raises(SystemExit) as error:
+            main(words)
+        parts = [re.escape(x.strip()) for x in text.split("…")]
+        assert re.search(".*".join(parts), str(error.value)), (text, error.value)
+        assert Path("a1/marks.csv").read_bytes() == before
+        assert [x.name for x in Path("a1").iterdir()] == ["marks.csv"]
+
+
+def write(path: Path, content: str | bytes | dict | None) -> None:
+    """A file of this content; a dict is a zip, None no file at all."""
+    path.unlink(missing_ok=True)
+    if isinstance(content, dict):
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, text in content.items():
+                archive.writestr(name, text)
+    elif content is not None:
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
 
 
 def test_the_plan_of_the_guide_has_every_key_that_there_is():

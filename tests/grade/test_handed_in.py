@@ -1,5 +1,7 @@
 """What was handed in: folders and zips, and zips that nobody should open."""
 
+import io
+import os
 import stat
 import struct
 import warnings
@@ -119,6 +121,78 @@ def test_a_large_file_and_a_link_in_a_zip_are_told_so(zipped, monkeypatch):
     large = read(Member(path, "large.py"))
     assert large.problem.startswith("a file may have") and large.content == b""
     assert read(Member(path, "ada.py")).problem == ""
+
+
+def packed(files: dict) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("around", ["folder", "zip"])
+def test_a_zip_that_was_handed_in_is_opened(around, zipped, tmp_path):
+    inner = {"week 2/a2.py": "x = 1", "__MACOSX/a2.py": "", "more.ZIP": packed({})}
+    files = {"ada/work.zip": packed(inner), "ben.py": "x = 2"}
+    if around == "zip":
+        start = zipped(files)
+    else:
+        start = tmp_path / "in"
+        (start / "ada").mkdir(parents=True)
+        for name, content in files.items():
+            text = content if isinstance(content, bytes) else content.encode()
+            (start / name).write_bytes(text)
+    found = submissions([start])
+    places = ["ada/work.zip/more.ZIP", "ada/work.zip/week 2/a2.py", "ben.py"]
+    assert list(found) == places
+    assert read(found[places[1]]).content == b"x = 1"
+    assert read(found[places[0]]).problem.endswith("not too large and in no zip")
+    root = start / "ada" / "work.zip" if around == "folder" else start
+    assert found[places[1]].root == root
+    assert str(found[places[1]]).startswith("week 2/a2.py in ")
+
+
+@pytest.mark.parametrize("around", ["folder", "zip"])
+@pytest.mark.parametrize("damage", ["text", "empty", "out", "bomb", "many", "large"])
+def test_a_zip_that_cannot_be_opened_ends_nothing_and_is_told_so(
+    damage, around, zipped, tmp_path, monkeypatch
+):
+    content = {
+        "text": b"a page that says: please log in",
+        "empty": packed({"folder/": ""}),
+        "out": packed({"../eve.py": "x = 1"}),
+        "bomb": packed({f"{n}.py": b"\0" * (1 << 20) for n in range(4)}),
+        "many": packed(dict.fromkeys("abcdef", "")),
+        "large": packed({"a.py": "x = 1"}),
+    }[damage]
+    if damage == "large":
+        monkeypatch.setattr(submission, "LARGEST", 20)
+    monkeypatch.setattr(handed_in, "INNER", (5, 1 << 20, 10))
+    if around == "zip":
+        start = zipped({"eve.zip": content, "ada.py": "x = 1"})
+    else:
+        start = tmp_path / "in"
+        start.mkdir()
+        (start / "eve.zip").write_bytes(content)
+        (start / "ada.py").write_text("x = 1")
+    found = submissions([start])
+    if (damage, around) == ("large", "folder"):
+        assert list(found) == ["ada.py", "eve.zip/a.py"], "on the disk it may be"
+    else:
+        assert list(found) == ["ada.py", "eve.zip"]
+        assert "a zip is opened if it is whole" in read(found["eve.zip"]).problem
+
+
+def test_a_link_or_a_pipe_called_zip_is_not_opened(tmp_path):
+    (tmp_path / "secret.zip").write_bytes(packed({"a.py": "x = 1"}))
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "eve.zip").symlink_to(tmp_path / "secret.zip")
+    if hasattr(os, "mkfifo"):
+        os.mkfifo(tmp_path / "in" / "pipe.zip")  # to open it would wait for ever
+    found = submissions([tmp_path / "in"])
+    assert set(found) <= {"eve.zip", "pipe.zip"}
+    assert {read(x).problem for x in found.values()} == {submission.NO_FILE}
 
 
 def test_text_beside_submissions(zipped, tmp_path):

@@ -11,7 +11,7 @@ from mha_lib.grade.assignments import parse
 from mha_lib.grade.by_hand import Given
 from mha_lib.grade.exports import Handed
 from mha_lib.grade.marks import canvas, marks, moodle, plain
-from mha_lib.grade.plan import Plan
+from mha_lib.grade.plan import COLUMNS, Plan
 from mha_lib.grade.roster import moment
 from tests.grade.course import ASSIGNMENT
 from tests.grade.platforms_files import CANVAS, MOODLE, PLAIN
@@ -93,6 +93,15 @@ def test_points_by_hand_are_added_or_replace_what_the_grader_gave(known):
     assert eve.open == ("essay", "talk") and eve.points == 5
 
 
+def test_what_being_late_cost_is_known_and_a_comment_alone_gives_no_points(known):
+    plan = Plan(DUE, per_day=10, by_hand={"essay": 4.0, "talk": 1.0})
+    given = {"S1": {"essay": Given(None, "see me"), "talk": Given(0.5, "short")}}
+    ada, *_ = marked(known(), [([0], (2, 1), 30)], plan, given)
+    assert (ada.points, ada.taken) == (2.8, 0.7)  # 3.5 points, 20 percent
+    assert ada.open == ("essay",) and ada.final is None
+    assert ada.comment == "see me; short" and "essay" not in ada.by_question
+
+
 # --- the columns -------------------------------------------------------------------
 
 
@@ -108,12 +117,14 @@ def test_plain_columns(known):
     assert head == [
         "student", "first name", "last name", "email", "status", "days late",
         "submission", "merge_heads", "split_heads", "essay", "points", "out_of",
-        "still open", "comment",
+        "by hand", "still open", "comment",
     ]  # fmt: skip
+    own = {"first name", "last name", "email", "merge_heads", "split_heads", "essay"}
+    assert {*head} - own == {*COLUMNS}, "no question may be called so"
     assert ada == ["S1", "Ada", "Lovelace", "ada@uni.edu", "late", "1", "0.py",
-                   "2", "1", "1.25", "4.25", "9", "", "good"]  # fmt: skip
-    assert sean[4:] == ["missing", "0", "", "", "", "", "", "9", "", ""]
-    assert eve[-5:] == ["", "1", "9", "essay", ""]
+                   "2", "1", "1.25", "4.25", "9", "essay", "", "good"]  # fmt: skip
+    assert sean[4:] == ["missing", "0", "", "", "", "", "", "9", "", "", ""]
+    assert eve[-6:] == ["", "1", "9", "", "essay", ""]
     head, ada, *_ = table(plain(found, A9, plan, {"S1": "x1", "S2": "x2", "S3": "x3"}))
     assert head[:3] == ["student", "status", "days late"] and ada[0] == "x1"
 

@@ -54,6 +54,20 @@ def test_the_plan_of_the_docstring_is_one(read):
     assert set(plan.READERS) == set(lines.parse(text, "").fields())
 
 
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
+def test_a_plan_that_is_no_utf8_is_told_so(encoding, tmp_path):
+    (tmp_path / "plan.yaml").write_bytes("\nlate: # é\n".encode(encoding))
+    with pytest.raises(ValueError, match="plan.yaml, line [12]: save it as UTF-8"):
+        plan.read(tmp_path / "plan.yaml", parse(ASSIGNMENT), None)
+
+
+def test_a_plan_of_a_windows_editor_is_read(tmp_path):
+    text = "\ufefflate:\r\n  per_day: 10\r\n"
+    (tmp_path / "plan.yaml").write_bytes(text.encode())
+    found = plan.read(tmp_path / "plan.yaml", parse(ASSIGNMENT), None)
+    assert found == Plan(per_day=10)
+
+
 @pytest.mark.parametrize("text", ["", "# nothing yet\n", "{}"])
 def test_a_plan_may_be_empty(text, read):
     assert read(text, None) == Plan()
@@ -75,6 +89,10 @@ def test_a_plan_may_be_empty(text, read):
         ("due: [1]", "line 1: one value is required; got several"),
         ("attempts: first", "line 1: attempts must be best or last; got 'first'"),
         ("extensions:\n  S1: 2\n  S7: 3", "line 3: 'S7' is nobody in"),
+        ("extensions:\n  S1: 2\n  ada: 3", "line 3: 'S1' has an extension already"),
+        ("by_hand:\n  essay: 1\n  points: 4", "line 3: the marks have a column 'poin"),
+        ("by_hand: {email: 4}", "line 1: the marks have a column 'email'"),
+        ('by_hand: {"": 4}', "line 1: the marks have a column ''"),
         ("groups: S1", "line 1: a list is required"),
         ("groups:\n- [S1, S2]\n- [S3, S2]", "line 3: 'S2' is in two groups"),
         ("groups:\n- [S1, ada]", "line 2: 'S1' is in two groups, or twice in one"),

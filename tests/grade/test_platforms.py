@@ -71,6 +71,10 @@ def test_gradescope_does_not_count_what_other_programs_leave(tmp_path):
     assert platforms.only(tmp_path) == tmp_path / "hw.ipynb"
     (tmp_path / "hw.ipynb").rename(tmp_path / "HW.IPYNB")
     assert platforms.only(tmp_path).name == "HW.IPYNB"
+    (tmp_path / "HW.IPYNB").unlink()
+    with zipfile.ZipFile(tmp_path / "work.zip", "w") as archive:
+        archive.writestr("a2/hw.ipynb", "{}")
+    assert str(platforms.only(tmp_path)) == f"a2/hw.ipynb in {tmp_path / 'work.zip'}"
 
 
 def test_workflow(tmp_path, capsys):

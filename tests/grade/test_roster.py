@@ -107,8 +107,56 @@ def test_what_is_wrong_is_said_with_its_line(text, said, read):
         read(text)
 
 
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        (
+            "id,login,name\n7,ada,Ada\n8,ben,Ben\n9,ADA,Cleo\n",
+            "line 4: 'ADA', the login of '9', is that of '7', too, in .*line 2; it can",
+        ),
+        ("id,email\n7,a@x\n8,a@x\n", "line 3: 'a@x', the email of '8', .* in .*line 2"),
+        (
+            "identifier,github_username\n7,love\n8,Love\n",
+            "line 3: 'Love', the github_username of '8', is that of '7', too",
+        ),
+        (
+            CANVAS.replace("S2,sean@", "S1,sean@"),
+            "line 5: 'S1', the SIS User ID of '102', is that of '101', too, .*line 4",
+        ),
+        (
+            "id,name\n7,Ada Lovelace\n8,Ben\n9,ADA  Lovelace\n",
+            "line 4: 'ADA  Lovelace' is '9' here and '7', 'Ada .*line 2: of",
+        ),
+        (
+            "id,name,email\n7,Ada,a@x\n8,Ada,\n",
+            "line 3: 'Ada' is '8' here and '7', 'Ada', in .*line 2: .* or add their em",
+        ),
+        (
+            'id,name\n7,Ada King Lovelace\n8,"Lovelace, Ada King"\n',
+            "line 3: 'Lovelace, Ada King' is '8' here and '7', 'Ada King.* line 2:",
+        ),
+        (
+            'id,name\n7,"Lovelace, Ada"\n8,Ben\n9,ada lovelace\n',
+            "line 4: 'ada lovelace' is '9' here and '7', 'Love.*line 2: of",
+        ),
+    ],
+)
+def test_what_two_ids_share_is_refused_with_both_lines(text, said, read):
+    with pytest.raises(ValueError, match=said):
+        read(text)
+
+
+def test_what_two_people_may_share_is_not_refused(read):
+    found = read("id,name,login,email\n7,Ada,,a@x\n8,Ada,,b@x\n9,,-,\n10,,-,\n")
+    assert list(found.students) == ["7", "8", "9", "10"]
+    found = read('id,name,email\n7,Ada Lovelace,a@x\n8,"Lovelace, Ada",b@x\n')
+    assert list(found.students) == ["7", "8"]
+    found = read("identifier,github_username,student_repository_name\n7,a,g\n8,b,g\n")
+    assert [x.repository for x in found.students.values()] == ["g", "g"]
+
+
 def test_nobody_and_several_are_told_apart(read):
-    found = read("id,name\n7,Ada Lovelace\n8,Ada Lovelace\n")
+    found = read("id,name,email\n7,Ada Lovelace,a@x\n8,Ada Lovelace,b@x\n")
     with pytest.raises(ValueError, match="'Ben' is nobody in .*roster.csv"):
         found.one("Ben")
     with pytest.raises(ValueError, match="is more than one student .*: 7 and 8; write"):

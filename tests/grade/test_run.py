@@ -109,7 +109,8 @@ def test_what_is_not_protected_is_said_before_anything_runs(folder, monkeypatch,
     assert said == ["Not protected here: a sun.\n"]
     assert capfd.readouterr().err == "Not protected here: a moon.\n", "once"
     grading()  # nothing is left to grade, and it is said again
-    assert said[1] == said[0] and capfd.readouterr().err == ""
+    kept = f"Kept from before: {len(SUBMISSIONS)} of {len(SUBMISSIONS)}; to grade: 0\n"
+    assert said[1] == said[0] + kept and capfd.readouterr().err == ""
 
 
 def test_what_is_graded_and_what_is_written_is_hidden(folder, monkeypatch):
@@ -270,7 +271,7 @@ def test_names_of_submissions(folder, tmp_path):
     assert list(one) == ["ada.py", "ben é.py"]
     with pytest.raises(ValueError, match="names must differ; got .* and "):
         submissions([folder / "ada.py", folder / "ada.py"])
-    with pytest.raises(ValueError, match="required; got .*nowhere"):
+    with pytest.raises(ValueError, match="no file or folder .*nowhere"):
         submissions([tmp_path / "nowhere"])
 
 

@@ -44,9 +44,11 @@ def test_a_table_is_read_as_any_spreadsheet_writes_it(separator, encoding, tmp_p
     "content, said",
     [
         (b"", ": a table with a line of headers is required"),
-        (b"id,name\n7\n", ", line 2: 2 cells are required; got 1"),
+        (b"id,name\n7\n", ", line 2: as many cells as in the line of headers are "),
         (b"id,name,id\n", ", line 1: the headers must differ; got 'id' twice"),
         (b"id,name\n7,Zo\xeb\n", ", line 2: save it as UTF-8"),
+        (b'id,name\n7,Ada\n8,"Ben\n9,Cleo\n10,Dan\n', ", line 3: unexpected end of"),
+        (b'id,name\n7,"A"d"a"\n', ", line 2: ',' expected after '\"'; is a quote"),
         (b"id,name\n7," + b"x" * 200_000, ", line 2: field larger than field limit"),
     ],
 )
@@ -56,6 +58,12 @@ def test_what_is_no_table_is_refused_with_its_line(content, said, tmp_path):
     with pytest.raises(ValueError) as error:
         tables.read(path)
     assert str(error.value).startswith(f"{path}{said}")
+
+
+def test_what_splits_a_cell_in_two_is_said(tmp_path):
+    (tmp_path / "t.csv").write_text("id;name\n7;a;b\n")
+    with pytest.raises(ValueError, match="2; got 3. A text with ';' in it stands in q"):
+        tables.read(tmp_path / "t.csv")
 
 
 def test_a_column_without_a_header_may_be_there_twice(tmp_path):
