@@ -9,18 +9,21 @@ The same ``train`` again goes on where the last one was stopped. With several GP
 """
 
 import argparse
+import os
+import re
 import sys
 from pathlib import Path
 
 import torch
 
-from mha_lib.model.attend import ATTENTIONS
+from mha_lib.model.attentions import ATTENTIONS
 from mha_lib.model.kept import load_model
 from mha_lib.model.sampling import generate
 from mha_lib.model.text import read_text
 from mha_lib.model.training import Plan
 from mha_lib.model.transformer import Sizes
 
+MEMORY = re.compile(r"allocate|out of memory", re.IGNORECASE)
 TITLE = "What does each head look at?"
 PROMPT = "The statement"
 LOOK = "If the name is not found, the name of the module is looked up again."
@@ -64,7 +67,7 @@ def arguments() -> argparse.ArgumentParser:
     sample.add_argument("--temperature", type=float, default=0.8, help="0: no chance")
     sample.add_argument("--top-k", type=int)
     sample.add_argument("--new", type=int, default=120, help="how many tokens")
-    sample.add_argument("--seed", type=int, default=0)
+    sample.add_argument("--seed", type=seed, default=0)
 
     look = commands.add_parser("look", help="write a page with its heads' maps")
     look.add_argument("folder", type=Path)
@@ -73,7 +76,15 @@ def arguments() -> argparse.ArgumentParser:
     return parser
 
 
-def train(given: argparse.Namespace) -> None:
+def seed(word: str) -> int:
+    """A whole number that a generator takes."""
+    number = int(word)
+    if not 0 <= number < 1 << 31:
+        raise argparse.ArgumentTypeError(f"from 0 to 2147483647; got {word}")
+    return number
+
+
+def do_train(given: argparse.Namespace) -> None:
     """Begin a run or go on with it."""
     from mha_lib.model.run import Run, Settings, digest, team
 
@@ -93,14 +104,10 @@ def train(given: argparse.Namespace) -> None:
     )
     given.out.mkdir(parents=True, exist_ok=True)
     with team(given.device) as processes:
-        try:
-            Run(settings, text, given.out, processes).go()
-        except KeyboardInterrupt:
-            print("\nStopped. The same command goes on from the last evaluation.")
-            raise SystemExit(130) from None
+        Run(settings, text, given.out, processes).go()
 
 
-def sample(given: argparse.Namespace) -> None:
+def do_sample(given: argparse.Namespace) -> None:
     """Print the prompt and what the model makes of it."""
     model, tokenizer = load_model(given.folder)
     numbers = tokenizer.encode(given.prompt)
@@ -114,7 +121,7 @@ def sample(given: argparse.Namespace) -> None:
     print(tokenizer.decode(written[0].tolist()))
 
 
-def look(given: argparse.Namespace) -> None:
+def do_look(given: argparse.Namespace) -> None:
     """Write a page that shows every head's map on a text, without a network."""
     from mha_lib.widgets import AttentionExplorer, to_html
 
@@ -135,9 +142,27 @@ def main(words: list[str] | None = None) -> None:
     """Read the command line; what is wrong is said in a sentence."""
     given = arguments().parse_args(words)
     try:
-        {"train": train, "sample": sample, "look": look}[given.command](given)
+        {"train": do_train, "sample": do_sample, "look": do_look}[given.command](given)
+        sys.stdout.flush()
+    except BrokenPipeError:  # nobody reads on, as after `| head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(141) from None
+    except KeyboardInterrupt:
+        goes_on = " The same command goes on from the last evaluation."
+        said = goes_on if given.command == "train" else ""
+        print(f"\nStopped.{said}", file=sys.stderr)
+        raise SystemExit(130) from None
     except (ValueError, OSError) as error:
         print(f"{given.command}: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+    except (MemoryError, RuntimeError) as error:
+        if not (isinstance(error, MemoryError) or MEMORY.search(str(error))):
+            raise
+        print(
+            f"{given.command}: not enough memory; a smaller --batch, --context or "
+            "--embed-dim takes less",
+            file=sys.stderr,
+        )
         raise SystemExit(2) from None
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from mha_lib.convert import convert
-from mha_lib.model.attend import ATTENTIONS
+from mha_lib.model.attentions import ATTENTIONS
 from mha_lib.model.files import (
     check_shapes,
     put,
@@ -75,7 +75,7 @@ def load_model(
     try:
         with torch.device("meta"):  # no memory for sizes that are a lie
             model = LanguageModel(sizes, STYLE)
-    except (ValueError, RuntimeError, TypeError, OverflowError) as error:
+    except (ValueError, RuntimeError, TypeError, ArithmeticError) as error:
         raise ValueError(f"{folder / 'sizes.json'}: {error}") from None
     check_shapes(model, tensors, path)
     model = LanguageModel(sizes, STYLE)

@@ -2,6 +2,7 @@
 
 model.safetensors, sizes.json, tokenizer.json    the best model so far: `load_model`
 log.jsonl                                        a line for each evaluation
+tensorboard                                      the same for TensorBoard, if installed
 checkpoint.safetensors                           what is needed to go on
 """
 
@@ -17,8 +18,8 @@ from pathlib import Path
 
 import torch
 from torch import Tensor, distributed, nn
-from tqdm import tqdm
 
+from mha_lib.model.board import Board
 from mha_lib.model.files import (
     check_shapes,
     put,
@@ -26,6 +27,7 @@ from mha_lib.model.files import (
     write_tensors,
     write_whole,
 )
+from mha_lib.model.heads import entropy
 from mha_lib.model.kept import save_model
 from mha_lib.model.text import (
     BytePairs,
@@ -71,10 +73,11 @@ class Settings:
 
     def __post_init__(self) -> None:
         given = self.flat()
-        for name in ("steps", "batch", "every", "context", "embed_dim", "num_heads"):
+        shapes = ("context", "embed_dim", "num_heads", "num_layers")
+        for name in ("steps", "batch", "every", *shapes):
             if given[name] < 1:
                 raise ValueError(f"{name} must be at least 1; got {given[name]}")
-        for name in ("seed", "pairs", "num_layers", "warm_up", "peak", "weight_decay"):
+        for name in ("seed", "pairs", "warm_up", "peak", "weight_decay"):
             if not 0 <= given[name] < 1 << 31:
                 raise ValueError(f"{name} must not be negative; got {given[name]}")
         if self.precision not in PRECISIONS:
@@ -123,7 +126,16 @@ ALONE = Team()
 
 @contextmanager
 def team(device: str) -> Iterator[Team]:
-    """The processes that ``torchrun`` started; without it, this one alone."""
+    """The processes that ``torchrun`` started; without it, this one alone.
+
+    Raises:
+        ValueError: a device that torch does not know or that is not here.
+    """
+    try:
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(f"the device {device!r} cannot be used: {reason}") from None
     if "LOCAL_RANK" not in os.environ:
         yield Team(device=torch.device(device))
         return
@@ -175,7 +187,7 @@ def evaluate(
         logits, weights = model.maps(batch[:, :-1])
         share = len(batch) / len(pieces)
         losses += share * next_token_loss(logits, batch).item()
-        entropies += share * torch.special.entr(weights).sum(-1).mean((1, 3))
+        entropies += share * entropy(weights)
     model.train(was_training)
     return losses, entropies
 
@@ -212,8 +224,14 @@ class Run:
             )
         self.path = folder / CHECKPOINT
         self.step, self.best, self.log = 0, math.inf, []
+        self.board: Board | None = None  # made at the first evaluation
         learned, validation = split_text(text)
         tensors = self._checkpoint() if self.path.exists() else None
+        if tensors is None and (folder / "model.safetensors").exists():
+            raise ValueError(
+                f"{folder} holds a model, and no {CHECKPOINT} of a run to go on with: "
+                "give another folder, so that the model is not lost"
+            )
         if tensors is None:
             self.tokenizer = tokenizer_for(learned, settings.pairs)
         else:
@@ -235,8 +253,12 @@ class Run:
 
     def go(self, show: Callable[[str], None] = print) -> None:
         """Train to the end; ``show`` gets a line for each evaluation."""
+        from tqdm import tqdm
+
         plan, every = self.settings.plan, self.settings.every
         if not self.log:
+            if self.team.rank == 0:
+                self._keep()  # before the model: what is there without it is another's
             self._evaluated(None, show)
         with tqdm(
             total=plan.steps,
@@ -285,12 +307,15 @@ class Run:
         a_character = validation / self.characters
         line = {"step": self.step, "loss": loss, "validation": validation}
         line |= {"a_character": a_character, "entropies": entropies.tolist()}
+        if self.board is None:
+            self.board = Board(self.folder, self.log)
         self.log.append(line)
         if validation < self.best:
             self.best = validation
             save_model(self.model, self.tokenizer, self.folder)
         lines = "".join(f"{json.dumps(rounded(line))}\n" for line in self.log)
         write_whole(self.folder / "log.jsonl", lines.encode())
+        self.board.add(line)
         self._keep()
         before = "" if loss is None else f"loss {loss:.3f}, "
         show(

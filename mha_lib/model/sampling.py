@@ -35,7 +35,7 @@ def next_token_probabilities(
         raise ValueError(f"temperature must be a number from 0 on; got {temperature}")
     if top_k is not None and not 1 <= top_k <= W:
         raise ValueError(f"top_k must be from 1 to {W}, the vocabulary; got {top_k}")
-    if temperature == 0:
+    if temperature < torch.finfo(logits.dtype).tiny:  # 0 for the division, too
         return torch.zeros_like(logits).scatter_(-1, logits.argmax(-1, True), 1)
     if top_k is not None:
         kept = logits.topk(top_k).indices

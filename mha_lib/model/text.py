@@ -8,6 +8,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from mha_lib.model.files import write_whole
+
 __all__ = [
     "UNKNOWN",
     "BytePairs",
@@ -36,7 +38,7 @@ def read_text(path: str | PathLike | None = None) -> str:
             word for word, and what is learned would be tested again as new.
 
     Raises:
-        ValueError: the file is missing, is not UTF-8 or is shorter than 1,000
+        ValueError: the file is missing, is no text in UTF-8 or is shorter than 1,000
             characters.
 
     Note:
@@ -61,6 +63,8 @@ def read_text(path: str | PathLike | None = None) -> str:
         raise ValueError(
             f"the text must be a file that can be read; {path}: {error.strerror}"
         ) from None
+    if (at := text.find("\0")) >= 0:
+        raise ValueError(f"the text must be text; {path} has a NUL at character {at}")
     if len(text) < SHORTEST:
         raise ValueError(
             f"the text must have at least {SHORTEST:,} characters to learn from; "
@@ -154,7 +158,7 @@ class Characters:
     def save(self, path: str | PathLike) -> None:
         """Write a file that `load_tokenizer` reads."""
         content = json.dumps({"characters": self.tokens[1:]}, ensure_ascii=False)
-        Path(path).write_text(content, "utf-8")
+        write_whole(Path(path), content.encode())
 
 
 class BytePairs:
@@ -215,7 +219,7 @@ class BytePairs:
 
     def save(self, path: str | PathLike) -> None:
         """Write a file that `load_tokenizer` reads, the library's own format."""
-        Path(path).write_text(self._tokenizer.to_str(), "utf-8")
+        write_whole(Path(path), self._tokenizer.to_str().encode())
 
 
 def load_tokenizer(path: str | PathLike) -> Characters | BytePairs:

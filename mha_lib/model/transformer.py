@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from mha_lib.convert import convert
 from mha_lib.masks import causal_mask
-from mha_lib.model.attend import ATTENTIONS, attend
+from mha_lib.model.attentions import ATTENTIONS, attend
 from mha_lib.styles import FusedMHA
 
 __all__ = ["Block", "LanguageModel", "Sizes"]
@@ -75,9 +75,8 @@ class Block(nn.Module):
         self, x: Tensor, mask: Tensor, need_weights: bool = False
     ) -> tuple[Tensor, Tensor | None]:
         """(B, T, E) → (B, T, E), and the attention's weights (B, H, T, T) or None."""
-        added, weights = attend(
-            self.attention, self.attention_norm(x), mask, need_weights
-        )
+        normed = self.attention_norm(x)
+        added, weights = attend(self.attention, normed, mask, need_weights)
         x = x + self.dropout(added)
         if self.feed_forward is not None:
             x = x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
@@ -107,16 +106,14 @@ class LanguageModel(nn.Module):
     def __init__(self, sizes: Sizes, style: str = "fused") -> None:
         super().__init__()
         if style not in ATTENTIONS:
-            raise ValueError(
-                f"style must be one of {', '.join(ATTENTIONS)}; got {style!r}"
-            )
+            known = ", ".join(ATTENTIONS)
+            raise ValueError(f"style must be one of {known}; got {style!r}")
         self.sizes, self.style = sizes, style
         E = sizes.embed_dim
         self.token_embedding = nn.Embedding(sizes.vocabulary, E)
         self.place_embedding = nn.Embedding(sizes.context, E)
-        self.blocks = nn.ModuleList(
-            Block(sizes, style) for _ in range(sizes.num_layers)
-        )
+        blocks = (Block(sizes, style) for _ in range(sizes.num_layers))
+        self.blocks = nn.ModuleList(blocks)
         self.norm = nn.LayerNorm(E)
         self.output = nn.Linear(E, sizes.vocabulary, bias=False)
         self.reset_parameters()

@@ -9,6 +9,7 @@ from mha_lib import convert
 from mha_lib.model import ATTENTIONS, LanguageModel, Sizes, next_token_loss
 from mha_lib.model.heads import (
     composition,
+    confidence,
     contexts,
     copying,
     distance,
@@ -62,7 +63,9 @@ def test_scores_of_maps_that_are_known():
     maps = torch.stack([before, first, even]).expand(2, B, H, T, T)  # (L, B, H, T, T)
     lns = sum(math.log(t + 1) for t in range(T)) / T
     shares = sum(1 / (t + 1) for t in range(1, T)) / (T - 1)
+    highest = sum(1 / (t + 1) for t in range(T)) / T
     expected = {
+        confidence: [1, 1, highest],
         entropy: [0, 0, lns],
         distance: [6 / 7, 3, 1.5],
         previous_token_score: [1, 1 / 6, shares],
@@ -71,15 +74,23 @@ def test_scores_of_maps_that_are_known():
         torch.testing.assert_close(score(maps), torch.tensor([values, values]))
 
 
-def test_induction_looks_behind_the_last_earlier_one():
+def test_induction_looks_behind_every_earlier_one():
     seen = torch.tensor([[4, 8, 4, 9, 4, 8], [1, 2, 3, 5, 6, 7]])  # one never repeats
     #    after a 4 came an 8 at 1, then a 9 at 3; after the 8 a 4 at 2
-    maps = torch.stack([looking(0, 0, 1, 0, 3, 2), looking(0, 0, 0, 0, 1, 2)])
+    maps = torch.stack([looking(0, 0, 1, 0, 1, 2), looking(0, 0, 0, 0, 2, 1)])
     maps = torch.stack([maps, torch.ones(2, 6, 6)])  # the second must not be read
-    expected = torch.tensor([1.0, 1 / 3])
+    maps[0, 1, 4] = torch.tensor([0.2, 0.3, 0.1, 0.4, 0, 0])  # both places count
+    expected = torch.tensor([1.0, 0.7 / 3])
     torch.testing.assert_close(induction_score(maps, seen), expected)
     many = induction_score(maps.expand(4, -1, -1, -1, -1), seen)
     torch.testing.assert_close(many, expected.expand(4, 2))
+
+
+def test_induction_does_not_run_over_the_edge():
+    seen = torch.tensor([[3, 5, 3, 3]])  # what followed the last 3 is not there yet
+    maps = torch.tensor([[0, 0, 0, 0], [9, 0, 0, 0], [9, 0.5, 9, 9], [9, 0.2, 9, 0.1]])
+    score = induction_score(maps[None, None], seen)
+    torch.testing.assert_close(score, torch.tensor([(0.5 + 0.2 + 0.1) / 2]))
 
 
 def test_induction_is_the_mean_over_queries_of_all_sequences():
@@ -173,6 +184,14 @@ def test_a_head_that_copies_and_one_that_does_the_opposite():
         values = torch.linalg.eigvals(of_tables)
         directly = values.sum(-1).real / values.abs().sum(-1)
     torch.testing.assert_close(directly[None], shares)
+
+
+def test_composition_of_strangers_is_one_over_root_e():
+    generator = torch.Generator().manual_seed(4)
+    a, b = torch.randn(2, 30, 50, 5, generator=generator)
+    strangers = composition(a @ a.roll(1, 0).mT, b @ b.roll(1, 0).mT)
+    # The mean of 900 pairs; one pair scatters by a tenth of its value.
+    assert abs(strangers.mean() * 50**0.5 - 1) < 0.02
 
 
 def test_composition_is_one_where_all_is_read_and_zero_where_nothing_is():

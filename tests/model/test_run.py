@@ -2,50 +2,24 @@
 
 import json
 import math
-import random
+import os
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 
-from mha_lib.model import ATTENTIONS, LanguageModel, Plan, Sizes, generate, train
+from mha_lib.model import ATTENTIONS, LanguageModel, Plan, __main__, generate, train
+from mha_lib.model.__main__ import main
 from mha_lib.model.kept import KEPT, load_kept, load_model
-from mha_lib.model.run import Run, Settings, evaluate
+from mha_lib.model.run import Run, evaluate
 from mha_lib.model.text import Characters, read_text, split_text, windows
+from tests.model.small import SETTINGS, SIZES, TEXT, run
 
-DRAWN = random.Random(0)
-TEXT = " ".join(
-    f"{name} saw a {thing} and {name} took the {thing} home."
-    for name, thing in (
-        (DRAWN.choice(["ada", "ben", "ines"]), DRAWN.choice(["bell", "coin", "kite"]))
-        for _ in range(400)
-    )
-)
-SIZES = Sizes(vocabulary=0, context=13, embed_dim=12, num_heads=3, num_layers=2)
-SETTINGS = Settings(
-    replace(SIZES, dropout=0.1), Plan(6, batch=5, warm_up=2), pairs=0, every=2
-)
 FILES = ["log.jsonl", "model.safetensors", "sizes.json", "tokenizer.json"]
-
-
-def run(folder, settings=SETTINGS, stop_after=None):
-    said = []
-
-    def show(line):
-        said.append(line)
-        if len(said) == stop_after:
-            raise KeyboardInterrupt
-
-    folder.mkdir(exist_ok=True)
-    made = Run(settings, TEXT, folder)
-    if stop_after:
-        with pytest.raises(KeyboardInterrupt):
-            made.go(show)
-    else:
-        made.go(show)
-    return made
 
 
 def same_parameters(one, other) -> bool:
@@ -103,7 +77,7 @@ def test_another_setting_is_refused_and_named(whole):
 
 def spoiled(whole, folder, spoil):
     folder.mkdir()
-    for path in whole.folder.iterdir():
+    for path in filter(Path.is_file, whole.folder.iterdir()):
         (folder / path.name).write_bytes(path.read_bytes())
     path = folder / "checkpoint.safetensors"
     path.write_bytes(spoil(path.read_bytes()))
@@ -231,6 +205,81 @@ def test_what_is_wrong_is_a_sentence(tmp_path):
     refused = command("sample", tmp_path)
     assert refused.returncode == 2 and refused.stderr.count("\n") == 1
     assert "sizes.json" in refused.stderr
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("trained")
+    run(folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (("--device", "abacus"), "the device 'abacus' cannot be used: Expected one of"),
+        (("--batch", 10**11), "not enough memory; a smaller --batch"),
+        (("--num-layers", 0), "num_layers must be at least 1; got 0"),
+        (("--out", "{trained}/model"), "no checkpoint.safetensors of a run to go on"),
+    ],
+    ids=["device", "memory", "layers", "foreign model"],
+)
+def test_what_cannot_be_trained_is_a_sentence(words, said, trained, tmp_path, capsys):
+    text, model = tmp_path / "text.txt", trained / "model"
+    text.write_text(TEXT, "utf-8")
+    if not model.exists():
+        model.mkdir()
+        for name in ("model.safetensors", "sizes.json", "tokenizer.json"):
+            shutil.copy(trained / name, model)
+    before = {path: path.read_bytes() for path in model.iterdir()}
+    words = [str(word).format(trained=trained) for word in words]
+    with pytest.raises(SystemExit) as ended:
+        main(["train", "--text", str(text), "--out", str(tmp_path), *SMALL, *words])
+    lines = capsys.readouterr().err.splitlines()
+    assert ended.value.code == 2 and len(lines) == 1 and said in lines[0]
+    assert before == {path: path.read_bytes() for path in model.iterdir()}
+
+
+def test_a_file_of_zeros_is_no_text(tmp_path):
+    (tmp_path / "zeros").write_bytes(b"ab" + bytes(3000))
+    with pytest.raises(ValueError, match="zeros has a NUL at character 2"):
+        read_text(tmp_path / "zeros")
+
+
+def test_what_nobody_reads_on_ends_in_peace(trained):
+    read, write = os.pipe()
+    os.close(read)
+    call = [sys.executable, "-m", "mha_lib.model", "sample", trained, "--new", "9"]
+    unread = subprocess.run(call, stdout=write, stderr=subprocess.PIPE, text=True)
+    os.close(write)
+    assert (unread.returncode, unread.stderr) == (141, "")
+
+
+@pytest.mark.parametrize("command, said", [("train", "goes on"), ("sample", "Stopped")])
+def test_who_stops_it_gets_a_sentence(command, said, monkeypatch, tmp_path, capsys):
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(__main__, "read_text", stop)
+    monkeypatch.setattr(__main__, "load_model", stop)
+    where = ["--out", str(tmp_path)] if command == "train" else [str(tmp_path)]
+    with pytest.raises(SystemExit) as ended:
+        main([command, *where])
+    assert ended.value.code == 130 and said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("seed", ["-1", str(1 << 31), "one"])
+def test_a_seed_that_no_generator_takes_is_refused(seed, trained, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["sample", str(trained), f"--seed={seed}"])
+    assert ended.value.code == 2 and "--seed" in capsys.readouterr().err
+
+
+def test_a_temperature_that_float32_does_not_know_is_0(trained):
+    model, _ = load_model(trained)
+    prompt = torch.tensor([[1, 2]])
+    greedy, tiny = (generate(model, prompt, 9, temperature=t) for t in (0, 1e-300))
+    assert torch.equal(greedy, tiny)
 
 
 def test_two_processes_share_a_batch(tmp_path):
