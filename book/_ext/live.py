@@ -127,6 +127,8 @@ def give_state(
             for trait, value in model["state"].items()
             if not trait.startswith("_") and trait not in LAYOUT
         }
+        if own.get("packed"):
+            own |= {"packed": "", "packed_at": write_packed(app, own, context)}
         states[name] = {"state": {**own, "_module": module}}
     app.add_js_file(HOST, loading_method="defer")
     write(app, HOST, host())
@@ -143,6 +145,18 @@ def write_module(app: Sphinx, state: dict) -> str:
     code = f"(window.mhaModules ??= {{}})[{json.dumps(name)}] = {text};\n"
     write(app, f"widgets/{name}.js", code)
     return name
+
+
+def write_packed(app: Sphinx, state: dict, context: dict) -> str:
+    """Store a model's numbers once for all pages; return their address.
+
+    No page loads the file: a widget does, with a script element, when a reader
+    asks for more than its first view.
+    """
+    name, text = json.dumps(state["packed_name"]), json.dumps(state["packed"])
+    file = f"widgets/{state['packed_name']}.js"
+    write(app, file, f"(window.mhaPacked ??= {{}})[{name}] = {text};\n")
+    return context["pathto"](f"_static/{file}", resource=True)
 
 
 def write(app: Sphinx, name: str, text: str) -> None:

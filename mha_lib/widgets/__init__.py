@@ -8,6 +8,7 @@ from mha_lib.widgets.attention_explorer import AttentionExplorer
 from mha_lib.widgets.einsum_steps import EinsumSteps
 from mha_lib.widgets.head_layout import HeadLayout
 from mha_lib.widgets.mask_painter import MaskPainter
+from mha_lib.widgets.model_lab import ModelLab
 from mha_lib.widgets.page import to_html
 from mha_lib.widgets.playground import Playground
 from mha_lib.widgets.scale_lab import ScaleLab
@@ -18,6 +19,7 @@ __all__ = [
     "EinsumSteps",
     "HeadLayout",
     "MaskPainter",
+    "ModelLab",
     "Playground",
     "ScaleLab",
     "VersionsSideBySide",

@@ -1,29 +1,21 @@
-// Where does each query look? All heads small, one head large, one query in words.
-import { dot, fixed, need, needArray, products, range, softmax } from "./arithmetic.js";
+// Where does each word look? All heads small, one query's arcs, one head large.
+import { dot, fixed, need, needArray, range } from "./arithmetic.js";
+import { largestOf, layerMaps, likeness, PATTERNS } from "./attention_explorer_heads.js";
 import {
-  button, choice, controls, h, numbers, palette, press, put, readout, say, shade, slider,
-  toggle, widget,
+  button, choice, controls, h, more, numbers, palette, press, put, readout, say, shade, slider, svg, toggle,
+  tryThis, widget,
 } from "./common.js";
 import { heatmap } from "./heatmap.js";
 
 const VIEWS = { weights: "weights", scores: "scores (before softmax)" };
 const LOG_FLOOR = 4; // decades that the logarithmic colours span
-const LISTED = 16; // keys that are listed with their weights; of more, the largest
+const LISTED = 10; // words that stand one below the other; of more keys the largest
 const LARGEST = 8;
-
-/** The maps of one layer: weights, and scores where q and k are there. */
-export function maps(ui) {
-  const layer = ui.get("layer");
-  const [q, k] = [ui.get("q")[layer], ui.get("k")[layer]];
-  const mask = ui.get("mask");
-  if (!q) return { weights: ui.get("weights")[layer], scores: null };
-  const scale = 1 / Math.sqrt(q[0][0].length);
-  const scores = q.map((head, i) =>
-    products(head, k[i]).map((row) => row.map((x) => x * scale)));
-  const allowed = (head, t) => (mask.length ? mask[mask.length > 1 ? head : 0][t] : null);
-  const weights = scores.map((map, head) => map.map((row, t) => softmax(row, allowed(head, t))));
-  return { weights, scores };
-}
+const ROW = 26; // pixels from word to word, as in the style sheet
+const GAP = 64; // from query to key
+const NARROW = 560;
+const TALL = { wide: 310, narrow: 235 }; // pixels that the map may take
+const LIKE = 0.5; // of its weight: then a head is called by the pattern's name
 
 /** A value as a shade in −1…1. Scores are held against the largest of their layer. */
 function shading(x, largest, log) {
@@ -36,6 +28,9 @@ function shading(x, largest, log) {
 function check(ui) {
   const layers = Math.max(ui.get("weights").length, ui.get("q").length);
   need(layers > 0, "it was given no weights.");
+  for (const trait of ["layer", "head", "query", "key"]) {
+    need(Number.isInteger(ui.get(trait)) && ui.get(trait) >= -1, `${trait} must be a whole number from −1.`);
+  }
   const [queries, keys] = [ui.get("query_tokens").length, ui.get("key_tokens").length];
   if (ui.get("q").length) {
     const [a, b] = [needArray(ui.get("q"), "q", 4), needArray(ui.get("k"), "k", 4)];
@@ -56,38 +51,90 @@ function check(ui) {
 }
 
 export default widget("Attention explorer", (ui) => {
-  let now = {}; // the maps of the layer that is shown
-  let known = "";
+  const given = () => Object.fromEntries(["weights", "q", "k", "mask"].map((trait) => [trait, ui.get(trait)]));
+  const layers = () => Math.max(ui.get("weights").length, ui.get("q").length);
+  let all = []; // the maps of each layer, once they are asked for
+  let now = {}; // those of the layer that is shown
+  let known = [];
   ui.follow(() => {
-    const traits = ["layer", "weights", "q", "k", "mask"].map(ui.get);
-    if (known && traits.every((x, i) => x === known[i])) return;
-    check(ui);
-    now = maps(ui);
-    known = traits;
+    const traits = ["weights", "q", "k", "mask"].map(ui.get);
+    if (traits.some((x, i) => x !== known[i])) {
+      check(ui);
+      [all, known] = [[], traits];
+    }
+    now = mapsOf(Math.min(layer(), layers() - 1));
   });
+  const layer = () => Math.max(0, ui.get("layer"));
+  const mapsOf = (i) => (all[i] ??= layerMaps(given(), i));
 
   const heads = () => now.weights.length;
+  const head = () => Math.max(0, Math.min(ui.get("head"), heads() - 1));
   const kind = () => (ui.get("view") === "scores" && now.scores ? "scores" : "weights");
-  const map = (head = ui.get("head")) => now[kind()][Math.min(head, heads() - 1)];
-  const isHidden = (head) => {
+  const map = (i = head()) => now[kind()][i];
+  const isHidden = (i) => {
     const mask = ui.get("mask");
-    const one = mask.length && mask[mask.length > 1 ? head : 0];
-    return (i, j) => Boolean(one) && !one[i][j];
+    const one = mask.length && mask[mask.length > 1 ? i : 0];
+    return (t, s) => Boolean(one) && !one[t][s];
   };
   const largest = () => {
     if (kind() === "weights") return 1;
     now.largest ??= now.scores.flat(2).reduce((most, x) => Math.max(most, Math.abs(x)), 1e-9);
     return now.largest;
   };
-  const place = () => [
-    Math.min(ui.get("query"), ui.get("query_tokens").length - 1),
-    Math.min(ui.get("key"), ui.get("key_tokens").length - 1),
-  ];
-  const name = (trait, i) => `${ui.get(trait)[i]}`;
-  const move = (i, j) => {
-    ui.set("query", i);
-    ui.set("key", j);
+  /** Query and key; −1 stands for the last query, and for the key with the largest weight. */
+  const place = () => {
+    const [T, S] = [ui.get("query_tokens").length, ui.get("key_tokens").length];
+    const [t, s] = [ui.get("query"), ui.get("key")];
+    const query = t < 0 ? T - 1 : Math.min(t, T - 1);
+    return [query, s < 0 ? largestOf(now.weights[head()][query], 1)[0] : Math.min(s, S - 1)];
   };
+  const name = (trait, i) => `${ui.get(trait)[i]}`;
+  const ask = (query) => ui.setAll({ query, key: -1 });
+  const narrow = () => ui.root.clientWidth < NARROW;
+
+  // What to try: rows that stand out, and heads that are like a pattern with a name.
+  let found = {};
+  let asked = null;
+  function rowsToTry() {
+    const rows = now.weights.flatMap((one, i) => one.map((row, t) => ({
+      i, t, most: Math.max(...row), visible: row.filter((w) => w > 0).length,
+    }))).filter(({ visible }) => visible > 1);
+    if (!rows.length) return {};
+    const best = (measure) => rows.reduce((a, b) => (measure(b) > measure(a) ? b : a));
+    const [sure, even] = [best(({ most }) => most), best(({ most, visible }) => -most * visible)];
+    const state = ({ i, t }) => ({ head: i, query: t, key: -1, pattern: "" });
+    const who = ({ i, t }) => `Head ${i}, “${name("query_tokens", t)}”:`;
+    const top = largestOf(now.weights[sure.i][sure.t], 1)[0];
+    return {
+      "the surest row": {
+        state: state(sure), note: `${who(sure)} “${name("key_tokens", top)}” gets ${fixed(sure.most)} of the weight.` },
+      "the most even row": {
+        state: state(even), note: `${who(even)} ${even.visible} words, and none gets more than ${fixed(even.most)}.` },
+    };
+  }
+  /** Patterns that some heads have and others have not. */
+  function patternsToTry() {
+    const [queries, keys] = [ui.get("query_tokens"), ui.get("key_tokens")];
+    if (queries.length < 3 || `${queries}` !== `${keys}`) return [];
+    const every = range(layers()).flatMap((i) => mapsOf(i).weights);
+    return Object.keys(PATTERNS).filter((one) => {
+      const like = every.map((weights) => likeness(weights, PATTERNS[one]) >= LIKE);
+      return like.some(Boolean) && !like.every(Boolean);
+    });
+  }
+  let patterns = null;
+  const tries = tryThis(ui, () => {
+    if (asked !== now) [found, asked] = [rowsToTry(), now];
+    if (patterns?.all !== all) patterns = { all, names: patternsToTry() };
+    const quests = patterns.names.map((one) => {
+      const share = likeness(now.weights[head()], PATTERNS[one]);
+      const title = `which head looks at ${PATTERNS[one].name}?`;
+      const where = layers() > 1 ? `Head ${head()} of layer ${layer()}` : `Head ${head()}`;
+      return [title, { state: { pattern: one }, note: share >= LIKE
+        ? `✓ ${where} does: ${fixed(share)} of its weight.` : `✗ ${where} does not: ${fixed(share)} of its weight. Press another.` }];
+    });
+    return { ...found, ...Object.fromEntries(quests) };
+  });
 
   // All heads, small. They are drawn again only when their numbers change.
   const small = h("div", { class: "mha-heads", role: "group", "aria-label": "heads" });
@@ -97,23 +144,29 @@ export default widget("Attention explorer", (ui) => {
     const state = JSON.stringify([kind(), ui.get("log"), colours]);
     if (drawn?.now !== now || drawn.state !== state) {
       const top = largest();
-      small.replaceChildren(...range(heads()).map((head) => {
-        const one = button(`head ${head}`, () => ui.set("head", head));
-        one.prepend(thumbnail(map(head), (x) => shade(colours, shading(x, top, ui.get("log")))));
+      small.replaceChildren(...range(heads()).map((i) => {
+        const one = button(`${i}`, () => ui.set("head", i));
+        put(one, { "aria-label": `head ${i}` });
+        one.prepend(thumbnail(map(i), (x) => shade(colours, shading(x, top, ui.get("log")))));
         return one;
       }));
       drawn = { now, state };
     }
-    [...small.children].forEach((one, head) => press(one, head === ui.get("head")));
+    [...small.children].forEach((one, i) => press(one, i === head()));
+    chooser.hidden = heads() === 1 && layers() === 1;
   });
+  const chooser = h("div", { class: "mha-chooser" },
+    layers() > 1 ? slider(ui, { label: "layer", trait: "layer", range: { min: 0, max: layers() - 1 } }) : "",
+    h("div", { class: "mha-caption" }, "heads"), small);
 
   const line = readout();
   const large = heatmap(ui, {
-    move,
+    move: (t, s) => ui.setAll({ query: t, key: s }),
+    tall: () => (narrow() ? TALL.narrow : TALL.wide),
     content() {
       const [i, j] = place();
       const top = largest();
-      const [one, hidden] = [map(), isHidden(ui.get("head"))];
+      const [one, hidden] = [map(), isHidden(head())];
       return {
         rows: ui.get("query_tokens"),
         columns: ui.get("key_tokens"),
@@ -123,52 +176,78 @@ export default widget("Attention explorer", (ui) => {
         of: [one, ui.get("mask"), ui.get("log"), top],
         cursor: [i, j],
         row: i,
-        label: `${VIEWS[kind()]} of head ${ui.get("head")}: arrow keys move from cell to cell`,
+        label: `${VIEWS[kind()]} of head ${head()}: arrow keys move from cell to cell`,
       };
     },
   });
 
-  // One query in words: which tokens it looks at, and how much.
-  const query = h("div", { class: "mha-tokens", role: "group", "aria-label": "query" });
+  // One query in words: arcs to the tokens that it looks at, the thicker the more.
+  const manyQueries = () => ui.get("query_tokens").length > LISTED;
+  const words = h("div", { class: "mha-words", role: "group", "aria-label": "query" });
+  const one = choice({ ...ui, get: () => place()[0], set: (_, t) => ask(t) }, {
+    label: "query", trait: "query",
+    options: () => ui.get("query_tokens").map((word, t) => [t, manyQueries() ? `${t}: ${word}` : word]),
+  });
   const keys = () => ui.get("key_tokens").length;
-  const looks = h("ol", { class: "mha-tokens" });
-  const looksTitle = h("div", { class: "mha-caption" });
-  const all = h("ol", { class: "mha-tokens", "aria-label": "weight of each key" });
-  const more = h("details", { class: "mha-numbers", ontoggle: () => ui.redraw() }, h("summary"), all);
-  let words = null;
+  const looks = h("ol", { class: "mha-words mha-right" });
+  const arcs = svg("svg", { width: GAP, "aria-hidden": "true" });
+  const rest = h("div", { class: "mha-caption" });
+  const listed = h("ol", { class: "mha-every", "aria-label": "weight of each key" });
+  const allKeys = h("details", { class: "mha-numbers", ontoggle: () => ui.redraw() }, h("summary"), listed);
+  const title = h("div", { class: "mha-caption" }, "query → key");
+  const asker = h("div", { class: "mha-words mha-asker" }, h("div"));
+  let asking = null;
   ui.follow(() => {
-    const [i, j] = place();
-    if (words !== ui.get("query_tokens")) {
-      words = ui.get("query_tokens");
-      query.replaceChildren(...words.map((word, t) => button(word, () => ui.set("query", t))));
+    const [i] = place();
+    const row = now.weights[head()][i];
+    const colours = palette(ui.root);
+    if (asking !== ui.get("query_tokens")) {
+      asking = ui.get("query_tokens");
+      if (!manyQueries()) words.replaceChildren(...asking.map((word, t) => button(word, () => ask(t))));
     }
-    [...query.children].forEach((one, t) => press(one, t === i));
-    const row = now.weights[Math.min(ui.get("head"), heads() - 1)][i];
+    [...words.children].forEach((word, t) => press(word, t === i));
+    words.hidden = title.hidden = manyQueries();
+    one.hidden = asker.hidden = !manyQueries();
+    say(asker.firstChild, name("query_tokens", i));
     const many = keys() > LISTED;
     const places = many ? largestOf(row, LARGEST) : range(keys());
-    const list = (ol, some) =>
-      listWeights(ol, some.map((s) => [name("key_tokens", s), row[s]]), palette(ui.root));
+    const list = (ol, some) => listWeights(ol, some.map((s) => [name("key_tokens", s), row[s]]), colours);
     list(looks, places);
-    more.hidden = !many;
-    if (many && more.open) list(all, range(keys()));
-    looks.classList.toggle("mha-largest", many);
     put(looks, { "aria-label": many ? `the ${LARGEST} largest weights` : "weight of each key" });
-    say(more.firstChild, `All ${keys()} keys in their order`);
-    const rest = row.reduce((sum, w) => sum + w, 0) - places.reduce((sum, s) => sum + row[s], 0);
-    say(looksTitle, `looks at${many ? `: the ${LARGEST} largest weights, the others add up to ${fixed(rest)}` : ""}`);
-    const one = map();
-    const sum = row.reduce((a, b) => a + b, 0);
-    const said = isHidden(ui.get("head"))(i, j) ? "hidden by the mask" : fixed(one[i][j], 3);
-    say(line, `Head ${ui.get("head")}, query “${name("query_tokens", i)}” → key “${name("key_tokens", j)}”: ` +
+    allKeys.hidden = !many;
+    if (many && allKeys.open) list(listed, range(keys()));
+    say(allKeys.firstChild, `All ${keys()} keys in their order`);
+    const others = row.reduce((sum, w) => sum + w, 0) - places.reduce((sum, s) => sum + row[s], 0);
+    say(rest, many ? `The ${LARGEST} largest weights; the others add up to ${fixed(others)}.` : "");
+
+    const [left, right] = [manyQueries() ? 1 : asking.length, places.length];
+    const tall = ROW * Math.max(left, right);
+    put(arcs, { height: tall });
+    const middle = (count, n) => tall / 2 + ROW * (n + 0.5 - count / 2);
+    const from = middle(left, manyQueries() ? 0 : i);
+    places.forEach((s, n) => {
+      const path = arcs.children[n] ?? arcs.appendChild(svg("path"));
+      const to = middle(right, n);
+      put(path, {
+        d: `M0,${from} C${GAP / 2},${from} ${GAP / 2},${to} ${GAP},${to}`,
+        "stroke-width": fixed(0.5 + 6 * row[s], 1), "stroke-opacity": row[s] < 0.005 ? 0 : fixed(0.25 + 0.75 * row[s]),
+      });
+    });
+    while (arcs.children.length > places.length) arcs.lastChild.remove();
+  });
+  ui.follow(() => {
+    const [i, j] = place();
+    const sum = now.weights[head()][i].reduce((a, b) => a + b, 0);
+    const said = isHidden(head())(i, j) ? "hidden by the mask" : fixed(map()[i][j], 3);
+    say(line, `Head ${head()}, query “${name("query_tokens", i)}” → key “${name("key_tokens", j)}”: ` +
       `${kind().replace(/s$/, "")} ${said}. The row of weights sums to ${fixed(sum)}.`);
   });
 
   // q · k, one dimension after the other.
   const parts = numbers(ui, "q · k, dimension by dimension", () => {
     const [i, j] = place();
-    const head = Math.min(ui.get("head"), heads() - 1);
-    const a = ui.get("q")[ui.get("layer")][head][i];
-    const b = ui.get("k")[ui.get("layer")][head][j];
+    const a = ui.get("q")[layer()][head()][i];
+    const b = ui.get("k")[layer()][head()][j];
     const row = (title, cells, total) => [title, ...cells.map((x) => fixed(x)), total];
     const sum = dot(a, b);
     return {
@@ -182,36 +261,37 @@ export default widget("Attention explorer", (ui) => {
     };
   });
   const table = numbers(ui, "The map as a table", () => ({
-    caption: `${VIEWS[kind()]} of head ${ui.get("head")}`,
+    caption: `${VIEWS[kind()]} of head ${head()}`,
     columns: ["query \\ key", ...ui.get("key_tokens"), ...(kind() === "weights" ? ["sum"] : [])],
     rows: map().map((row, t) => [
       name("query_tokens", t),
-      ...row.map((x, s) => (isHidden(ui.get("head"))(t, s) ? `hidden (${fixed(x, 3)})` : fixed(x, 3))),
+      ...row.map((x, s) => (isHidden(head())(t, s) ? `hidden (${fixed(x, 3)})` : fixed(x, 3))),
       ...(kind() === "weights" ? [fixed(row.reduce((a, b) => a + b, 0))] : []),
     ]),
   }));
 
-  const layers = Math.max(ui.get("weights").length, ui.get("q").length);
   ui.root.append(
     ui.get("note") ? h("p", { class: "mha-warning" }, ui.get("note")) : "",
-    controls(
-      layers > 1 ? slider(ui, { label: "layer", trait: "layer", range: { min: 0, max: layers - 1 } }) : null,
-      ui.get("q").length
-        ? choice(ui, { label: "show", trait: "view", options: Object.entries(VIEWS) }) : null,
-      toggle(ui, { label: "logarithmic colours", trait: "log" }),
-    ),
-    small,
-    h("div", { class: "mha-caption" }, "query"), query,
-    looksTitle, looks, more,
-    large, line,
-    ui.get("q").length ? parts : "", table,
+    tries,
+    h("div", { class: "mha-panels" },
+      chooser,
+      h("div", { class: "mha-looks" },
+        title, one, h("div", { class: "mha-arcs" }, h("div", {}, words, asker), arcs, looks), rest),
+      h("div", { class: "mha-large" }, large)),
+    line,
+    h("div", { class: "mha-last" },
+      ui.get("q").length ? parts : "",
+      more("More: scores, colours, tables",
+        controls(
+          ui.get("q").length ? choice(ui, { label: "show", trait: "view", options: Object.entries(VIEWS) }) : null,
+          toggle(ui, { label: "logarithmic colours", trait: "log" })),
+        allKeys, table)),
   );
+}, {
+  question: "Where does each word look?",
+  lead: "Press a word: its arcs lead to the words that it looks at, the thicker the more.",
+  lesson: ["layer", "head", "query", "key", "view", "log", "pattern"],
 });
-
-/** Where a row is largest, the largest first; of equals the first. */
-function largestOf(row, count) {
-  return range(row.length).sort((a, b) => row[b] - row[a]).slice(0, count);
-}
 
 /** Words and weights as items of a list, which stay: only what changed is written. */
 function listWeights(list, items, colours) {
@@ -221,7 +301,7 @@ function listWeights(list, items, colours) {
     const item = list.children[i];
     say(item.firstChild, word);
     say(item.lastChild, fixed(weight));
-    item.style.borderBottomColor = `rgb(${shade(colours, weight).join(" ")})`;
+    item.style.borderColor = `rgb(${shade(colours, weight).join(" ")})`;
   });
 }
 

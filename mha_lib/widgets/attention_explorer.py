@@ -1,4 +1,4 @@
-"""Where does each query look? All heads small, one large, one query in words."""
+"""Where does each word look? All heads small, one query's arcs, one head large."""
 
 from collections.abc import Sequence
 from math import sqrt
@@ -64,8 +64,9 @@ class AttentionExplorer(Widget):
     note = Unicode().tag(sync=True)
     layer = Int(0).tag(sync=True)
     head = Int(0).tag(sync=True)
-    query = Int(0).tag(sync=True)
-    key = Int(0).tag(sync=True)
+    query = Int(-1).tag(sync=True)  # -1: the last
+    key = Int(-1).tag(sync=True)  # -1: the one with the largest weight
+    pattern = Unicode().tag(sync=True)  # which head has it, the reader is asked
     view = Unicode("weights").tag(sync=True)
     log = Bool(False).tag(sync=True)
 

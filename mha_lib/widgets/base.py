@@ -1,4 +1,21 @@
-"""What all widgets share: their module's text, a still picture, lists of numbers."""
+"""What all widgets share: their module's text, a still picture, lists of numbers.
+
+**The standard.** Every widget
+
+- has a question as its title and one sentence below it that says what to do: with both
+  it is understood without the text around it (`question` and `lead` in its `.js`);
+- is at most 600 pixels high in a column of 760, and 900 on a phone of 390, in its first
+  state and in each that *Try this* sets; what is seldom needed lies under *More*;
+- begins with something that surprises; *Try this* sets the states worth a look;
+- has *reset*, and *undo* where the reader edits; *copy link* puts the state, the traits
+  of `lesson`, into the address, and a page opened with it shows that state, over
+  file:// too;
+- says right and wrong by ✓ and ✗ and by a colour for each; what is chosen has a colour
+  of its own (`--mha-right`, `--mha-wrong`, `--mha-accent` of `common.css`);
+- is worked by mouse, keyboard and finger; a finger scrolls, and paints when told to;
+- has a still with a caption, for paper and for pages without JavaScript.
+
+"""
 
 import base64
 import contextlib
@@ -21,6 +38,7 @@ IMPORT = re.compile(
     r'^import \{\s*\w+(?:,\s*\w+)*,?\s*\} from "\./(\w+)\.js";\n', re.MULTILINE
 )
 EXPORT = re.compile(r"^export (?!default)", re.MULTILINE)
+TITLE = re.compile(r'^  question: "(.+)",$', re.MULTILINE)
 NAME = re.compile(r"^(?:export )?(?:const|let|class|function) (\w+)", re.MULTILINE)
 REM, OUR_REM = re.compile(r"([\d.]+)rem\b"), r"calc(\1 * var(--mha-rem))"
 VIEW = "application/vnd.jupyter.widget-view+json"
@@ -91,6 +109,12 @@ class Widget(anywidget.AnyWidget):
     def still(self) -> "Figure":
         """A picture of the first view, for pages without JavaScript and for GitHub."""
         raise NotImplementedError
+
+    def caption(self) -> str:
+        """What stands below the still: the question, and what the widget holds."""
+        found = TITLE.search(self._esm)
+        question = found[1] if found else f"{type(self).__name__}."
+        return f"{question} A still of the widget: {self.summary()}."
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.summary()})"

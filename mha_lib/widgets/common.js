@@ -1,4 +1,5 @@
 // What all widgets share: a root that follows its model, controls, tables, colours.
+import { acceptable, changed, packed, unpacked } from "./address.js";
 import { Problem } from "./arithmetic.js";
 
 // --- the root ---------------------------------------------------------------------
@@ -8,12 +9,19 @@ let serial = 0;
 /**
  * Make the `render` of a widget. `build(ui)` fills `ui.root` once; what it gives to
  * `ui.follow` runs at once and again after every change, once a frame.
+ *
+ * `question` and `lead` stand above all else: what to find out, and in one sentence how.
+ * `lesson` names the traits that *reset* brings back and a link carries.
  */
-export function widget(name, build) {
+export function widget(name, build, { question, lead, lesson = [] } = {}) {
   function render({ model, el }) {
     const own = `mha-${name.toLowerCase().replaceAll(" ", "-")}`; // as in `style` of base.py
     const root = h("div", { class: `mha ${own}`, role: "group", "aria-label": name });
     el.replaceChildren(root);
+    const state = () => Object.fromEntries(lesson.map((trait) => [trait, model.get(trait)]));
+    const first = state();
+    const place = el.dataset.widget === undefined ? "" // no page of ours around it
+      : `${own}-${document.querySelectorAll(`[data-widget] .${own}`).length}`;
     // Arrow keys are the notebook's: JupyterLab and the classic one take them on their
     // way up, Notebook 7 on their way down, unless what has the focus bears this mark.
     root.addEventListener("focusin", ({ target }) => put(target, { "data-lm-suppress-shortcuts": true }));
@@ -47,11 +55,24 @@ export function widget(name, build) {
       },
       follow: (follower) => followers.push(follower),
       redraw: () => schedule(),
+      first,
+      reset: () => ui.setAll(first),
     };
+    const said = readout();
+    const link = button("copy link", async () => {
+      history.replaceState(null, "", `#${place}=${packed(changed(state(), first))}`);
+      const taken = await toClipboard(location.href);
+      say(said, taken ? "Copied: the link opens this page in this state."
+        : "The address of this page now holds this state: copy it.");
+    });
+    const top = question ? h("div", { class: "mha-top" },
+      h("p", { class: "mha-question" }, question),
+      h("span", { class: "mha-tools" }, button("reset", () => ui.reset()), place ? link : null)) : null;
     const rebuild = () => {
       followers = [];
       root.replaceChildren();
       broken = false;
+      if (top) root.append(top, h("p", { class: "mha-lead" }, lead), said);
       build(ui);
     };
     const update = () => {
@@ -61,10 +82,27 @@ export function widget(name, build) {
         followers.forEach((follower) => follower());
       });
     };
+    /** The state that the address holds, if it is of this widget and can be drawn. */
+    const follow = () => {
+      const [target, text] = location.hash.slice(1).split("=");
+      if (!place || target !== place) return;
+      const values = acceptable(unpacked(text ?? ""), first);
+      if (values) ui.setAll({ ...first, ...values });
+      update();
+      const drawn = !broken;
+      if (!drawn) {
+        ui.setAll(first);
+        update();
+      }
+      say(said, values && drawn ? "" : "The link does not hold a state that can be shown. This is where the lesson begins.");
+      root.scrollIntoView({ block: "center" });
+    };
     const schedule = () => {
       frame ||= requestAnimationFrame(update);
     };
     update();
+    follow();
+    addEventListener("hashchange", follow);
     model.on("change", schedule);
     const size = new ResizeObserver(schedule);
     size.observe(root);
@@ -78,6 +116,7 @@ export function widget(name, build) {
     }
     return () => {
       cancelAnimationFrame(frame);
+      removeEventListener("hashchange", follow);
       model.off("change", schedule);
       size.disconnect();
       theme.disconnect();
@@ -122,6 +161,10 @@ export function put(element, attributes) {
 export function readout() {
   return h("output", { class: "mha-readout", "aria-live": "polite" });
 }
+
+/** Put a text where the reader can paste it from; false where the browser refuses. */
+export const toClipboard = (text) =>
+  (navigator.clipboard?.writeText(text) ?? Promise.reject()).then(() => true, () => false);
 
 export const motionReduced = () =>
   matchMedia("(prefers-reduced-motion: reduce)").matches;
@@ -192,8 +235,42 @@ export function button(label, action) {
   return h("button", { type: "button", class: "mha-button", onclick: action }, label);
 }
 
+/** What is seldom needed, folded away below the rest. */
+export function more(title, ...children) {
+  return h("details", { class: "mha-more" }, h("summary", {}, title), ...children);
+}
+
 /** Show whether a button is the chosen one. */
 export const press = (one, pressed) => put(one, { "aria-pressed": pressed });
+
+/**
+ * Buttons that set the states which are worth a look. `offered()` gives
+ * {title: {state, note}}: the traits to set, and a sentence on what is seen then.
+ */
+export function tryThis(ui, offered) {
+  const row = h("div", { class: "mha-tries", role: "group", "aria-label": "try this" });
+  const note = h("output", { class: "mha-note", "aria-live": "polite" });
+  const is = (state) => Object.entries(state).every(([trait, x]) =>
+    JSON.stringify(ui.get(trait)) === JSON.stringify(x));
+  let [all, shown] = [{}, ""];
+  ui.follow(() => {
+    all = offered();
+    const titles = Object.keys(all);
+    if (`${titles}` !== shown) {
+      row.replaceChildren(h("span", { class: "mha-caption" }, "Try this:"), ...titles.map((title) =>
+        button(title, () => ui.setAll(all[title].state))));
+      shown = `${titles}`;
+    }
+    const now = titles.findIndex((title) => is(all[title].state));
+    [...row.children].slice(1).forEach((one, i) => press(one, i === now));
+    const text = all[titles[now]]?.note ?? "";
+    put(note, { "data-mark": "✓✗".includes(text[0]) ? text[0] : "" });
+    say(note, text);
+    row.hidden = !titles.length;
+    note.hidden = !titles.some((title) => all[title].note); // some speak elsewhere
+  });
+  return h("div", {}, row, note);
+}
 
 export function controls(...children) {
   return h("div", { class: "mha-controls" }, ...children);
@@ -248,7 +325,7 @@ function readPalette(root) {
   const rgb = (name) => colour(name).match(/[\d.]+/g).slice(0, 3).map(Number);
   const found = {
     text: colour("text"), muted: colour("muted"), line: colour("line"),
-    accent: colour("accent"), surface: colour("surface"), hidden: colour("hidden"),
+    accent: colour("accent"), wrong: colour("wrong"), surface: colour("surface"), hidden: colour("hidden"),
     ramp: [rgb("low"), rgb("high")],
     below: rgb("below"),
   };

@@ -1,7 +1,7 @@
 // What does an einsum do for one cell? The loops of any equation, one product at a time.
 import { fixed, need, needArray, Problem, product, range, shapeOf } from "./arithmetic.js";
 import {
-  button, choice, controls, h, motionReduced, numbers, readout, say, slider, widget,
+  button, choice, controls, h, more, motionReduced, numbers, readout, say, slider, tryThis, widget,
 } from "./common.js";
 import {
   einsum, joined, loops, MOST_AXES, MOST_CELLS, parse, permutations, ravel, role, unravel,
@@ -125,8 +125,25 @@ export default widget("Einsum steps", (ui) => {
   const line = readout();
   const order = h("p", { class: "mha-es-words" });
   const code = h("pre", { class: "mha-es-code", tabindex: "0", role: "group", "aria-label": "the same as loops" });
-  const board = h("div", {}, words, letters, tensors, formula, stepper, terms, line, order,
-    h("div", { class: "mha-es-block" }, "the same as loops in Python"), code);
+  const board = h("div", {}, words, letters, tensors, formula, stepper, terms, line);
+
+  // What to try: the example with a letter less, or with its result turned.
+  const tries = tryThis(ui, () => {
+    const equation = ui.get("equations")[ui.get("example")] ?? "";
+    const [inputs, output = ""] = equation.split("->");
+    const found = {};
+    if (/^[a-z]+$/i.test(output)) {
+      const last = output.at(-1);
+      found[`drop ${last} after the arrow`] = { state: { equation: `${inputs}->${output.slice(0, -1)}` },
+        note: `${last} is summed now, too. No size objects: was it meant?` };
+    }
+    if (output.length > 1) {
+      const turned = [...output].reverse().join("");
+      found[`turn to ${turned}`] = { state: { equation: `${inputs}->${turned}` },
+        note: "Every cell is the same sum as before; only its place is another." };
+    }
+    return found;
+  });
 
   // Play: one step after the other, to the end of the sum.
   let timer = 0;
@@ -285,7 +302,7 @@ export default widget("Einsum steps", (ui) => {
     }
     say(wrong, problem);
     wrong.hidden = !problem;
-    board.hidden = tables.hidden = !now;
+    board.hidden = folded.hidden = !now;
     orders.hidden = !now || now.output.length < 2;
     typed.setAttribute("aria-invalid", !now);
   }
@@ -307,7 +324,7 @@ export default widget("Einsum steps", (ui) => {
 
   const nothing = { caption: "", columns: [], rows: [] };
   const table = (title, content) => numbers(ui, title, () => (now ? content(ravel(now.output, now.size, at())) : nothing));
-  const tables = h("div", {},
+  const folded = more("More: loops, order of the result, tables", controls(orders), order, code,
     table("The sum of this cell as a table", (i) => {
       let sum = 0;
       return {
@@ -337,7 +354,12 @@ export default widget("Einsum steps", (ui) => {
     }));
 
   ui.root.append(
-    controls(examples, h("span", { class: "mha-control" }, h("label", { for: typed.id }, "equation"), typed), orders),
-    note, wrong, board, tables,
+    tries,
+    controls(examples, h("span", { class: "mha-control" }, h("label", { for: typed.id }, "equation"), typed)),
+    note, wrong, board, folded,
   );
+}, {
+  question: "What does an einsum do for one cell?",
+  lead: "Press next: one product after the other joins the sum of the framed cell.",
+  lesson: ["example", "equation", "at"],
 });

@@ -1,7 +1,9 @@
 // Where does each number of a tensor go? Shape and strides over one line of memory,
 // step by step, in the right order and in the wrong one.
 import { need, range } from "./arithmetic.js";
-import { button, choice, controls, h, numbers, readout, say, widget } from "./common.js";
+import {
+  button, choice, controls, h, more, motionReduced, numbers, put, readout, say, widget,
+} from "./common.js";
 import { run } from "./head_layout_steps.js";
 import {
   and, axisName, caption, isAxis, judge, labelOf, leading, luck, origin, places, tokenOf, TOKENS,
@@ -10,16 +12,18 @@ import { contiguous } from "./tensor.js";
 
 const MOST_CELLS = 48;
 const MOST_STEPS = 8;
-const NARROW = "(max-width: 30rem)"; // as in common.css
+const TRAVEL = 600; // milliseconds that a number takes to its new place
 
 const tuple = (list) => `(${list.join(list.length === 1 ? "" : ", ")}${list.length === 1 ? "," : ""})`;
 
-/** A step as Python code that goes on from what stands before it. */
-function codeOf(step, before) {
-  const [, name, text] = /^(\w+)(?:\((.*)\))?$/.exec(step);
-  if (name === "cat") return `torch.cat(${before}, dim=${text})`;
-  if (name === "split") return `${before}.split(${text.replace(/, */, ", dim=")})`;
-  return text === undefined ? name : `${before}.${name}(${text})`;
+/** The steps as one line of Python: [text, the step that it belongs to], in order. */
+function pieces(steps) {
+  return steps.reduce((before, step, i) => {
+    const [, name, text] = /^(\w+)(?:\((.*)\))?$/.exec(step);
+    if (name === "cat") return [["torch.cat(", i], ...before, [`, dim=${text})`, i]];
+    if (name === "split") return [...before, [`.split(${text.replace(/, */, ", dim=")})`, i]];
+    return [...before, [text === undefined ? name : `.${name}(${text})`, i]];
+  }, []);
 }
 
 function facts({ parts: [x, ...others] }, before) {
@@ -116,26 +120,19 @@ function tables(value, all, sizes) {
   return group(h("div", { class: "mha-tables" }, drawn), x.shape.at(-1));
 }
 
-/** One state, drawn once; `follow(element)` moves the outline. */
-function card(state, before, sizes, place) {
-  const { mark, text } = judge(state, sizes);
+/** What the steps have made so far, drawn once; `follow(element)` moves the outline. */
+function drawing(state, before, sizes) {
   const all = state.value ? places(state.value, sizes) : [];
   const path = h("p", { class: "mha-path" });
-  const outline = state.value ? `${tuple(state.value.parts[0].shape)} ${mark}` : mark;
-  const fold = h("details", { open: true },
-    h("summary", {}, h("code", {}, codeOf(state.step, place ? "…" : "").replace("….", ".")),
-      h("span", { class: "mha-outline" }, ` ${outline}`)),
-    state.value ? [
-      h("dl", {}, facts(state.value, before).map(([name, what]) =>
-        h("div", {}, h("dt", {}, name), h("dd", {}, what)))),
-      strip(state.value, all, sizes), tables(state.value, all, sizes), path,
-    ] : null,
-    state.error ? h("p", {}, h("code", {}, `${state.error.type}: ${state.error.message}`)) : null,
-    h("p", { class: "mha-verdict" }, h("b", {}, mark), ` ${text}`));
-  const node = h("li", { class: "mha-card" }, fold);
+  const node = h("div", { class: "mha-state" }, state.value ? [
+    h("dl", {}, facts(state.value, before).map(([name, what]) =>
+      h("div", {}, h("dt", {}, name), h("dd", {}, what)))),
+    h("div", { class: "mha-pictures" }, strip(state.value, all, sizes), tables(state.value, all, sizes)), path,
+  ] : h("p", {}, h("code", {}, `${state.error.type}: ${state.error.message}`)),
+  h("p", { class: "mha-verdict" }, judge(state, sizes).text));
   const buttons = [...node.querySelectorAll("[data-element]")];
   let last = [];
-  return { node, fold, follow(element) {
+  return { node, follow(element) {
     for (const one of last) {
       one.setAttribute("aria-pressed", "false");
       one.tabIndex = -1;
@@ -155,6 +152,28 @@ function card(state, before, sizes, place) {
   } };
 }
 
+/** Let each number travel from where it stood in memory, or in the tables. */
+function travel(node, from) {
+  if (motionReduced() || document.hidden) return;
+  for (const [key, { cell, x, y }] of whereabouts(node)) {
+    const old = from.get(key);
+    if (!old || (Math.abs(old.x - x) < 1 && Math.abs(old.y - y) < 1)) continue;
+    const start = { transform: `translate(${old.x - x}px, ${old.y - y}px)`, zIndex: 2 };
+    cell.animate([start, { transform: "none", zIndex: 2 }], { duration: TRAVEL, easing: "ease-in-out" });
+  }
+}
+
+/** Each cell's place, from the corner of the picture that it belongs to. */
+function whereabouts(node) {
+  return new Map(["memory", "tables"].flatMap((part) => {
+    const corner = node.querySelector(`.mha-${part}`)?.getBoundingClientRect();
+    return [...node.querySelectorAll(`.mha-${part} [data-element]`)].map((cell) => {
+      const { left, top } = cell.getBoundingClientRect();
+      return [`${part} ${cell.dataset.element}`, { cell, x: left - corner.left, y: top - corner.top }];
+    });
+  }));
+}
+
 function check(ui) {
   const texts = (steps) => Array.isArray(steps) && steps.every((step) => typeof step === "string");
   need(["steps", "beside"].every((trait) => texts(ui.get(trait))), "the steps must be a list of texts.");
@@ -166,6 +185,7 @@ function check(ui) {
   const element = ui.get("element");
   need(Number.isInteger(element) && element >= 0 && element < MOST_CELLS,
     `it has no number ${element} to follow.`);
+  need(Number.isInteger(ui.get("at")) && ui.get("at") >= -1, `there is no step ${ui.get("at")} to show.`);
   need(COLOURS.some(([name]) => name === ui.get("colour")), "colour must be “head” or “token”.");
 }
 
@@ -181,47 +201,46 @@ function sizesOf(ui) {
   return sizes;
 }
 
-/** The states of one list of steps, below each other; only what changed is drawn anew. */
-function column(ui, trait, title, followed) {
+/** One list of steps: its code, its verdict, and what it has made up to the step shown. */
+function way(ui, trait, title, followed) {
   const code = h("code", {});
-  const verdict = h("p", { class: "mha-verdict" });
-  const list = h("ol", { class: "mha-steps" });
-  const node = h("div", { class: "mha-column", role: "group", "aria-label": title }, h("div", { class: "mha-head" }, h("p", {}, code), verdict), list);
-  let cards = [];
-  let known = "";
-  let narrow = false;
-  /** On a phone only the last two steps are open, and no start that both columns share. */
-  const unfold = () => cards.forEach(({ fold }, i) => {
-    const last = cards.length - 1;
-    fold.open = !narrow || i === last || (i === last - 1 && i > 0);
-  });
+  const verdict = h("p", { class: "mha-outcome" });
+  const body = h("div");
+  const node = h("div", { class: "mha-way", role: "group", "aria-label": title },
+    h("div", { class: "mha-head" }, h("p", {}, code), verdict), body);
+  let [known, shown, at] = ["", null, 0];
   ui.follow(() => {
     const [steps, sizes] = [ui.get(trait), sizesOf(ui)];
-    const state = JSON.stringify([steps, sizes]);
     node.hidden = steps.length === 0;
-    if (state !== known && steps.length) {
+    if (!steps.length) return;
+    const now = Math.min(stepOf(ui), steps.length - 1);
+    const state = JSON.stringify([steps, sizes, now]);
+    if (state !== known) {
       const states = run(steps, sizes);
-      const keys = states.map((_, i) => JSON.stringify([steps.slice(0, i + 1), sizes]));
-      cards = states.map((one, i) => (cards[i]?.key === keys[i] ? cards[i]
-        : { key: keys[i], ...card(one, states[i - 1]?.value, sizes, i) }));
-      cards.forEach((one, i) => {
-        if (list.children[i] !== one.node) list.insertBefore(one.node, list.children[i] ?? null);
-      });
-      while (list.children.length > cards.length) list.lastChild.remove();
+      const here = Math.min(now, states.length - 1); // an error ends the steps
       const { mark, short } = judge(states.at(-1), sizes);
-      code.textContent = steps.reduce((before, step) => codeOf(step, before), "");
-      verdict.replaceChildren(h("b", {}, mark), ` ${short}.${"✓…".includes(mark) ? luck(steps, sizes) : ""}`);
-      known = state;
-      if (narrow) unfold();
+      code.replaceChildren(...pieces(steps).map(([text, i]) => h("span", {
+        class: i > here ? "mha-later" : i === here ? "mha-now" : "", "aria-current": i === here && "step",
+      }, text)));
+      verdict.replaceChildren(h("b", { "data-mark": mark }, mark), ` ${short}.${"✓…".includes(mark) ? luck(steps, sizes) : ""}`);
+      const from = shown && Math.abs(here - at) === 1 ? whereabouts(shown.node) : new Map();
+      shown = drawing(states[here], states[here - 1]?.value, sizes);
+      body.replaceChildren(shown.node);
+      travel(shown.node, from);
+      [known, at] = [state, here];
     }
-    if (narrow !== matchMedia(NARROW).matches) {
-      narrow = !narrow;
-      unfold();
-    }
-    cards.forEach((one) => one.follow(followed()));
+    shown.follow(followed());
   });
   return node;
 }
+
+/** The step that is shown; −1 stands for the last, however many there are. */
+function stepOf(ui) {
+  const last = lastStep(ui);
+  return ui.get("at") < 0 ? last : Math.min(ui.get("at"), last);
+}
+
+const lastStep = (ui) => Math.max(ui.get("steps").length, ui.get("beside").length) - 1;
 
 /** Both lists of steps as the rows of one table. */
 function history(ui, element) {
@@ -266,8 +285,8 @@ const COLOURS = [["head", "the head of a feature"], ["token", "the token"]];
 
 export default widget("Head layout", (ui) => {
   let hovered = null;
-  const count = () => ui.get("batch") * ui.get("tokens") * ui.get("num_heads") * ui.get("head_dim");
-  const followed = () => hovered ?? Math.min(ui.get("element"), count() - 1);
+  const cells = () => ui.get("batch") * ui.get("tokens") * ui.get("num_heads") * ui.get("head_dim");
+  const followed = () => hovered ?? Math.min(ui.get("element"), cells() - 1);
   ui.follow(() => check(ui));
   const cellAt = (event) => event.target.closest?.("[data-element]")?.dataset.element ?? null;
   const hover = (event) => {
@@ -276,7 +295,7 @@ export default widget("Head layout", (ui) => {
     hovered = cell === null ? null : Number(cell);
     ui.redraw();
   };
-  const columns = h("div", { class: "mha-columns", onpointerover: hover, onpointerleave: hover, onclick: (event) => {
+  const ways = h("div", { class: "mha-ways", onpointerover: hover, onpointerleave: hover, onclick: (event) => {
     const cell = cellAt(event);
     hovered = null;
     if (cell !== null) ui.set("element", Number(cell));
@@ -287,13 +306,13 @@ export default widget("Head layout", (ui) => {
   const recipe = (label, trait, other) => choice({
     ...ui,
     get: () => named(trait) ?? other,
-    set: (_, name) => ui.set(trait, ui.get("recipes").find(([one]) => one === name)?.[1]
-      ?? (trait === "beside" ? [] : ui.get(trait))),
+    set: (_, name) => ui.setAll({ at: -1, [trait]: ui.get("recipes").find(([one]) => one === name)?.[1]
+      ?? (trait === "beside" ? [] : ui.get(trait)) }),
   }, { label, options: () => [
     ...(trait === "beside" || !named(trait) ? [[other, other]] : []), ...ui.get("recipes").map(([name]) => [name, name]),
   ] });
   const size = (label, trait, most) => choice(ui, { label, trait, options: () => range(most).map((i) => i + 1)
-    .filter((n) => count() / ui.get(trait) * n <= MOST_CELLS).map((n) => [n, n]) });
+    .filter((n) => cells() / ui.get(trait) * n <= MOST_CELLS).map((n) => [n, n]) });
 
   // Steps of the reader's own: an operation, what fits it, and a button.
   let [offered, known] = [{}, ""];
@@ -313,38 +332,52 @@ export default widget("Head layout", (ui) => {
   const argument = choice({
     ...ui, get: () => draft().text, set: (_, text) => ui.set("draft", `${draft().name}(${text})`),
   }, { label: "arguments", options: () => (offered[draft().name] ?? []).map((text) => [text, `(${text})`]) });
-  const append = button("append", () => ui.set("steps", [...ui.get("steps"), `${draft().name}(${draft().text})`]));
-  const undo = button("undo", () => ui.set("steps", ui.get("steps").slice(0, -1)));
-  const restart = button("start over", () => ui.set("steps", ui.get("steps").slice(0, 1)));
+  const own = (steps) => ui.setAll({ steps, at: -1 });
+  const append = button("append", () => own([...ui.get("steps"), `${draft().name}(${draft().text})`]));
+  const undo = button("undo", () => own(ui.get("steps").slice(0, -1)));
+  const clear = button("clear", () => ui.setAll({ steps: ui.get("steps").slice(0, 1), beside: [], at: -1 }));
   ui.follow(() => {
     const steps = ui.get("steps").length - 1;
     for (const list of [operation, argument]) list.querySelector("select").disabled = !draft().name;
     append.disabled = !draft().name || steps >= MOST_STEPS;
-    undo.disabled = restart.disabled = steps === 0;
+    undo.disabled = clear.disabled = steps === 0;
     ui.root.dataset.colour = ui.get("colour");
+  });
+
+  // One step further, or back; after the last, from the start.
+  const back = button("back", () => ui.set("at", Math.max(0, stepOf(ui) - 1)));
+  const next = button("next", () => ui.set("at", stepOf(ui) === lastStep(ui) ? 0 : stepOf(ui) + 1));
+  const count = h("output", { class: "mha-count", "aria-live": "polite" });
+  ui.follow(() => {
+    const [now, last] = [stepOf(ui), lastStep(ui)];
+    put(back, { "aria-disabled": now === 0 });
+    say(next, now === last && last ? "from the start" : "next step");
+    put(next, { "aria-disabled": last === 0 });
+    say(count, `step ${now} of ${last}`);
   });
 
   const line = readout();
   ui.follow(() => {
     const sizes = sizesOf(ui);
     const { b, t, h: head, d, e } = origin(followed(), sizes);
-    const who = `${labelOf(followed(), sizes)}: sequence ${b}, token ${t} (${TOKENS[b][t]}), feature ${e}`;
-    say(line, `Following ${who}, so number ${d} of head ${head}.`);
+    const whose = `${TOKENS[b][t]}${sizes.B > 1 ? ` of sequence ${b}` : ""}`;
+    say(line, `Following ${labelOf(followed(), sizes)}: feature ${e} of token ${whose}, number ${d} of head ${head}.`);
   });
-  columns.append(column(ui, "steps", "steps", followed), column(ui, "beside", "steps beside them", followed));
+  ways.append(way(ui, "steps", "steps", followed), way(ui, "beside", "steps below them", followed));
   ui.root.append(
-    h("div", { class: "mha-recipes" },
-      controls(recipe("show", "steps", "your own steps"), recipe("beside it", "beside", "nothing"))),
-    controls(
-      size("B", "batch", TOKENS.length), size("T", "tokens", TOKENS[0].length),
-      size("H", "num_heads", 4), size("D", "head_dim", 4),
-      choice(ui, { label: "colours show", trait: "colour", options: COLOURS }),
-    ),
-    controls(operation, argument, append, undo, restart),
-    h("p", { class: "mha-hint" }, "Point at a number to follow it through all steps; a click keeps it. " +
-      "The bracket below a cell of memory names the table that reads it. " +
-      "× marks a number that stands in another place than the names of the axes say."),
-    line, columns,
-    numbers(ui, "All steps as a table", () => history(ui, followed())),
+    controls(recipe("compare with", "beside", "nothing"), h("span", { class: "mha-stepper" }, back, next, count)),
+    ways, line,
+    more("More: steps, sizes, colours",
+      controls(recipe("show", "steps", "your own steps"), choice(ui, { label: "colours show", trait: "colour", options: COLOURS })),
+      controls(
+        size("B", "batch", TOKENS.length), size("T", "tokens", TOKENS[0].length),
+        size("H", "num_heads", 4), size("D", "head_dim", 4),
+      ),
+      controls(operation, argument, append, undo, clear),
+      numbers(ui, "All steps as a table", () => history(ui, followed()))),
   );
+}, {
+  question: "Where does each number go?",
+  lead: "Go step by step: each number keeps its name. × marks a wrong place.",
+  lesson: ["steps", "beside", "batch", "tokens", "num_heads", "head_dim", "element", "colour", "at"],
 });

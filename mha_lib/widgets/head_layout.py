@@ -107,6 +107,7 @@ class HeadLayout(Widget):
     steps = List(Unicode()).tag(sync=True)
     beside = List(Unicode()).tag(sync=True)
     draft = Unicode("view(B, T, H, D)").tag(sync=True)
+    at = Int(-1).tag(sync=True)  # the step that is shown; -1: the last
     element = Int(0).tag(sync=True)
     colour = Unicode("head").tag(sync=True)
 

@@ -12,9 +12,9 @@ const LABEL = 14; // pixels that a label needs from the next
  * list of all that the cells depend on; while it and the labels stay the same, only what
  * is lit is drawn again.
  * `move(i, j)` is called where the pointer or the arrow keys go, `pick(i, j)` for a
- * click, Enter or Space.
+ * click, Enter or Space. No cell is wider than `most`, the map no higher than `tall()`.
  */
-export function heatmap(ui, { content, move, pick, rowTitle = "query", columnTitle = "key", most = 40 }) {
+export function heatmap(ui, { content, move, pick, rowTitle = "query", columnTitle = "key", most = 40, tall }) {
   const canvas = h("canvas", { "aria-hidden": "true" });
   const frame = h("div", {
     class: "mha-map", tabindex: "0", role: "application",
@@ -77,9 +77,13 @@ export function heatmap(ui, { content, move, pick, rowTitle = "query", columnTit
     }
     const left = Math.min(96, Math.ceil(measured.tall) + 24);
     const wide = Math.max(120, frame.clientWidth || ui.root.clientWidth);
-    const cell = Math.max(3, Math.min(most, Math.floor((wide - left - 2) / columns.length)));
+    const above = (side) => (measured.wide > side - 4 ? Math.min(96, Math.ceil(measured.wide) + 24) : 34);
+    const fits = (side) => Math.floor(((tall?.() ?? Infinity) - above(side) - 2) / rows.length);
+    let cell = Math.min(most, Math.floor((wide - left - 2) / columns.length));
+    if (fits(cell) < cell) cell = fits(fits(cell)); // smaller cells may turn the labels
+    cell = Math.max(3, cell);
     const slanted = measured.wide > cell - 4;
-    const top = slanted ? Math.min(96, Math.ceil(measured.wide) + 24) : 34;
+    const top = above(cell);
     layout = { left, top, cell, slanted };
     const scale = window.devicePixelRatio || 1;
     const colours = palette(ui.root);

@@ -1,13 +1,17 @@
 // Who may see whom: paint a mask or combine rules, see the weights, copy it for a framework.
 import { fixed, need, needArray, range, softmax } from "./arithmetic.js";
 import {
-  button, choice, controls, h, numbers, press, readout, say, slider, toggle, widget,
+  button, choice, controls, h, more, numbers, press, readout, say, slider, toClipboard, toggle,
+  tryThis, widget,
 } from "./common.js";
 import { heatmap } from "./heatmap.js";
 
 // --- rules --------------------------------------------------------------------------
 
 const RULES = ["causal", "align", "length", "side", "window", "block", "swapped"];
+const CELL = 34; // pixels: a finger's
+const NARROW = 560;
+const TALL = { wide: [270, 270], narrow: [215, 130] }; // pixels that mask and weights may take
 
 /** The rules that are switched on: as Python, which is shown, and as what they mean. */
 function conditions(get) {
@@ -229,9 +233,9 @@ export default widget("Mask painter", (ui) => {
   ];
   const word = (trait, i) => `“${ui.get(trait)[i]}”`;
 
-  // The way back: what the widget started with, and the state before each act.
+  // The way back: the state before each act.
   const state = () => Object.fromEntries([...RULES, "mask"].map((trait) => [trait, ui.get(trait)]));
-  const [start, past] = [state(), []];
+  const past = [];
   let act = null;
   /** Before an act. One that goes on, as along a slider, keeps its name and counts once. */
   function begin(name = {}) {
@@ -242,6 +246,7 @@ export default widget("Mask painter", (ui) => {
     begin();
     ui.setAll(values);
   }
+  ui.reset = () => change(ui.first);
   ui.root.addEventListener("change", () => {
     act = null; // the slider was let go
   });
@@ -263,6 +268,8 @@ export default widget("Mask painter", (ui) => {
 
   // The pencil: a press flips one cell, what it became is drawn along the way.
   let pencil = null;
+  let finger = false; // a finger paints; else it scrolls, and chooses a cell
+  const onlyChooses = (event) => event.pointerType === "touch" && !finger;
   function paint(cells, value) {
     const mask = ui.get("mask").map((row) => [...row]);
     for (const [t, s] of cells) mask[t][s] = value;
@@ -270,7 +277,7 @@ export default widget("Mask painter", (ui) => {
     ui.setAll({ mask, query, key });
   }
   function pick(t, s, event) {
-    if (event.button) return; // not the first button
+    if (event.button || onlyChooses(event)) return; // not the first button
     act = null; // each press is an act of its own
     begin("paint");
     pencil = !ui.get("mask")[t][s];
@@ -289,14 +296,16 @@ export default widget("Mask painter", (ui) => {
     }
   }
 
-  const drawing = (more, steer) => heatmap(ui, {
+  const drawing = (n, cells, steer) => heatmap(ui, {
     ...steer,
+    most: CELL,
+    tall: () => TALL[ui.root.clientWidth < NARROW ? "narrow" : "wide"][n],
     content: () => ({
       rows: ui.get("query_tokens"), columns: ui.get("key_tokens"),
-      hidden: (t, s) => !now.mask[t][s], cursor: place(), ...more(),
+      hidden: (t, s) => !now.mask[t][s], cursor: place(), ...cells(),
     }),
   });
-  const map = drawing(() => ({
+  const map = drawing(0, () => ({
     value: () => 0.75,
     text: () => "●",
     outlined: (t, s) => now.mask[t][s] !== now.byRules[t][s],
@@ -306,7 +315,7 @@ export default widget("Mask painter", (ui) => {
   map.addEventListener("lostpointercapture", () => {
     pencil = null;
   });
-  const weights = drawing(() => ({
+  const weights = drawing(1, () => ({
     value: (t, s) => now.weights[t][s],
     text: (t, s) => fixed(now.weights[t][s]),
     label: "weights: arrow keys move from cell to cell",
@@ -320,7 +329,7 @@ export default widget("Mask painter", (ui) => {
     const score = fixed(ui.get("scores")[t][s]);
     const sum = fixed(now.weights[t].reduce((a, b) => a + b, 0));
     say(line, `Query ${word("query_tokens", t)} → key ${word("key_tokens", s)}: score ${score}, ${said}. ` +
-      `This query sees ${visible} of ${plural(S, "key")}; its weights sum to ${sum}.`);
+      `It sees ${visible} of ${plural(S, "key")}, sum ${sum}.`);
   });
 
   // What may be wrong with the mask.
@@ -340,7 +349,7 @@ export default widget("Mask painter", (ui) => {
       `(${plural(now.early.length, "such pair")}).`;
     say(future, !first ? "No query sees a later key."
       : leaks ? `Future leak: ${first} A causal model could copy its answer.`
-        : `${first} Right in an encoder or across two texts; in a model that writes text it is a leak.`);
+        : `${first} Right in an encoder; in a model that writes, a leak.`);
   });
 
   // The same mask elsewhere.
@@ -350,8 +359,7 @@ export default widget("Mask painter", (ui) => {
   const code = h("pre", { tabindex: "0", role: "group", "aria-label": "code" });
   const copied = readout();
   const copy = button("Copy the code", async () => {
-    const taken = await (navigator.clipboard?.writeText(code.textContent) ?? Promise.reject())
-      .then(() => true, () => false);
+    const taken = await toClipboard(code.textContent);
     if (!taken) getSelection().selectAllChildren(code);
     say(copied, taken ? "Copied." : "The code is selected; copy it with Ctrl+C or ⌘C.");
   });
@@ -380,54 +388,86 @@ export default widget("Mask painter", (ui) => {
     act = null;
     ui.setAll(past.pop());
   });
-  const restart = button("Start over", () => change(start));
+  const fingers = button("Paint with a finger", () => {
+    finger = !finger;
+    ui.redraw();
+  });
+  fingers.hidden = !matchMedia("(any-pointer: coarse)").matches;
   const turned = h("p", { hidden: true },
     "Swapped: what the rules allow is hidden, all the rest may attend.");
   ui.follow(() => {
     clear.disabled = same(now.mask, now.byRules);
     undo.disabled = !past.length;
-    restart.disabled = JSON.stringify(state()) === JSON.stringify(start);
+    press(fingers, finger);
+    map.classList.toggle("mha-finger", finger);
     press(swap, now.swapped);
     turned.hidden = !now.swapped;
   });
 
+  /** A state of the rules alone, with the mask that they make. */
+  const only = (some) => {
+    const all = {
+      causal: false, align: "top-left", length: S, side: "right", window: 0, block: 0, swapped: false, ...some,
+    };
+    return { ...all, mask: ruled((trait) => (trait in all ? all[trait] : ui.get(trait))) };
+  };
+  const TRIES = {
+    "causal": { state: only({ causal: true }), note: "No word sees a later one: the first has only itself, and weight 1." },
+    "padding on the left": {
+      state: only({ causal: true, length: Math.ceil(S / 2), side: "left" }),
+      note: "The filler comes first. Which words now see no key at all?" },
+    "a window": {
+      state: only({ causal: true, window: Math.min(3, S) }), note: "Each word sees itself and the two before it." },
+    "read the wrong way round": {
+      state: only({ causal: true, swapped: true }), note: "Causal, with True and False exchanged: what does the last word see?" },
+  };
+  if (T !== S) {
+    TRIES["with a cache"] = {
+      state: only({ causal: true, align: "bottom-right" }), note: "The queries are the last words: the last one sees every key." };
+  }
+
   const count = (label, trait, max, format) => slider(rules, { label, trait, range: { min: 0, max }, format });
   ui.root.append(
     ui.get("note") ? h("p", { class: "mha-warning" }, ui.get("note")) : "",
-    controls(
-      toggle(rules, { label: "causal", trait: "causal" }),
-      T === S ? null : choice(rules, {
-        label: "query 0 stands at", trait: "align",
-        options: [["top-left", "key 0 (top-left)"], ["bottom-right", `key ${S - T} (bottom-right)`]],
-      }),
-      count("real keys", "length", S, (x) => `${x} of ${S}`),
-      choice(rules, { label: "padding on the", trait: "side", options: ["right", "left"].map((x) => [x, x]) }),
-      count("window", "window", Math.max(T, S), off),
-      count("block", "block", Math.max(T, S), off),
-      swap, clear, undo, restart,
-    ),
-    turned,
+    tryThis({ ...ui, setAll: change }, () => TRIES),
     h("div", { class: "mha-painting" },
-      h("div", {}, h("p", {}, "The mask: ● may attend, ∕ hidden. Click or drag to paint; painted cells are outlined."), map),
-      h("div", {}, h("p", {}, "The weights: softmax over the visible keys of a row."), weights)),
+      h("div", { class: "mha-rules" },
+        toggle(rules, { label: "causal", trait: "causal" }),
+        T === S ? "" : choice(rules, {
+          label: "query 0 stands at", trait: "align",
+          options: [["top-left", "key 0 (top-left)"], ["bottom-right", `key ${S - T} (bottom-right)`]],
+        }),
+        count("real keys", "length", S, (x) => `${x} of ${S}`),
+        choice(rules, { label: "padding on the", trait: "side", options: ["right", "left"].map((x) => [x, x]) }),
+        swap, undo, clear, fingers),
+      h("div", { class: "mha-mask" }, h("p", {}, "mask: ● may attend, ∕ hidden"), map),
+      h("div", { class: "mha-weights" }, h("p", {}, "weights of each row"), weights)),
+    turned,
     line,
     h("div", { class: "mha-checks", role: "status" }, rows, future),
-    controls(choice(ui, {
-      label: "the same mask for", trait: "framework",
-      options: Object.entries(FORMS).map(([key, { name }]) => [key, name]),
-    })),
-    facts, elsewhere,
-    numbers(ui, "All forms side by side", () => ({
-      caption: "One mask, every form",
-      columns: ["for", "argument", "hides a key", "shape", "dtype", "weights of an empty row"],
-      rows: Object.values(FORMS).map((form) =>
-        [form.name, form.argument, form.reads[1], fails(form) ? "not this mask" : shapeText(now, form), form.dtype, form.empty]),
-    })),
-    numbers(ui, "Mask and weights as a table", () => ({
-      caption: "weights, or hidden",
-      columns: ["query \\ key", ...ui.get("key_tokens")],
-      rows: now.mask.map((row, t) => [
-        ui.get("query_tokens")[t], ...row.map((x, s) => (x ? fixed(now.weights[t][s], 3) : "hidden"))]),
-    })),
+    more("More: other libraries, window, block, tables",
+      controls(
+        count("window", "window", Math.max(T, S), off), count("block", "block", Math.max(T, S), off),
+        choice(ui, {
+          label: "the same mask for", trait: "framework",
+          options: Object.entries(FORMS).map(([key, { name }]) => [key, name]),
+        })),
+      facts, elsewhere,
+      numbers(ui, "All forms side by side", () => ({
+        caption: "One mask, every form",
+        columns: ["for", "argument", "hides a key", "shape", "dtype", "weights of an empty row"],
+        rows: Object.values(FORMS).map((form) =>
+          [form.name, form.argument, form.reads[1], fails(form) ? "not this mask" : shapeText(now, form), form.dtype, form.empty]),
+      })),
+      numbers(ui, "Mask and weights as a table", () => ({
+        caption: "weights, or hidden",
+        columns: ["query \\ key", ...ui.get("key_tokens")],
+        rows: now.mask.map((row, t) => [
+          ui.get("query_tokens")[t], ...row.map((x, s) => (x ? fixed(now.weights[t][s], 3) : "hidden"))]),
+      }))),
   );
+}, {
+  question: "Who may see whom?",
+  lead: "Choose a rule or paint cells of the mask: the weights follow. Painted cells are outlined.",
+  lesson: [...RULES, "mask", "query", "key", "framework"],
 });

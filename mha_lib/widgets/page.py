@@ -1,6 +1,7 @@
 """A page of widgets in one file, without kernel and network."""
 
 import json
+from html import escape
 from importlib.resources import files
 from math import isfinite
 
@@ -76,8 +77,9 @@ def to_html(*widgets: Widget, title: str = "Attention", language: str = "en") ->
     state = dependency_state(list(widgets), drop_defaults=False)
     views = "\n".join(
         f'<script type="{VIEW}">{in_script({"model_id": widget.model_id})}</script>'
-        f'<noscript><img alt="{widget!r}" '
-        f'src="data:image/png;base64,{png(widget.still())}"></noscript>'
+        f'<noscript><figure><img alt="{escape(repr(widget))}" '
+        f'src="data:image/png;base64,{png(widget.still())}">'
+        f"<figcaption>{escape(widget.caption())}</figcaption></figure></noscript>"
         for widget in widgets
     )
     return PAGE.format(

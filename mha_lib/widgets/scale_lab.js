@@ -1,7 +1,7 @@
-// Why divide by √D? One row of scores and weights, and all rows over all D.
+// Why divide by √D? One row of scores and weights, undivided and divided; all rows over all D.
 import { fixed, need, needArray, range } from "./arithmetic.js";
 import {
-  choice, controls, h, numbers, put, readout, say, slider, svg, widget,
+  choice, controls, h, more, numbers, put, readout, say, slider, svg, tryThis, widget,
 } from "./common.js";
 import {
   dotProducts, headSizes, mean, measure, median, plain, raised, short, variance,
@@ -19,6 +19,7 @@ const DIVISORS = {
 const FIXED = ["none", "sqrt", "D"];
 const AVERAGES = { mean, median };
 const NEARLY_ALL = 0.99;
+const STEEPEST = 0.5; // norm of ∂w/∂x: two keys with half of the weight each
 const FLOOR = 1e-12; // where a logarithmic axis ends
 
 // --- the state --------------------------------------------------------------------------
@@ -47,6 +48,7 @@ export default widget("Scale lab", (ui) => {
   let curves = {}; // per divisor what `measure` finds for each D
   let known = [];
   let tau = null;
+  let reach = 0; // of the axis of scores: one for all D and both sides, or nothing could be compared
   ui.follow(() => {
     const given = ["q", "k"].map(ui.get);
     const fresh = given.some((x, i) => x !== known[i]);
@@ -54,6 +56,8 @@ export default widget("Scale lab", (ui) => {
       checkVectors(...given); // every number: too long for every frame
       sizes = headSizes(given[0][0].length);
       dots = dotProducts(...given, sizes);
+      const most = dots.flatMap(({ rows }) => rows.flat()).reduce((m, x) => Math.max(m, Math.abs(x)), 1);
+      reach = most > 10 ? 10 * Math.ceil(most / 10) : Math.ceil(most);
       known = given;
       tau = null;
     }
@@ -68,96 +72,156 @@ export default widget("Scale lab", (ui) => {
     dots.map((map, i) => measure(map, DIVISORS[kind].by(sizes[i], ui.get("temperature"))));
   const shown = () => [...FIXED, ...(ui.get("divisor") === "temperature" ? ["temperature"] : [])];
   const place = () => sizes.indexOf(ui.get("D"));
-  const now = () => curves[ui.get("divisor")][place()];
+  const chosen = () => ui.get("divisor");
+  const one = (kind) => curves[kind][place()];
+  const now = () => one(chosen());
   const average = (row) => AVERAGES[ui.get("average")](row);
-  const formula = () => DIVISORS[ui.get("divisor")].scores;
+  const formula = () => DIVISORS[chosen()].scores;
+  const left = (kind) => average(one(kind).norm);
 
   const content = (of, { log }) => () => ({
     of, log, curves, kinds: shown(), sizes, place: place(), limit: Math.log(known[1].length),
   });
 
-  const line = readout();
-  ui.follow(() => {
-    const { weights, largest } = now();
+  /** What one side shows of the query, and of all queries. */
+  const told = (kind) => {
+    const { weights, largest } = one(kind);
     const t = ui.get("query");
     const sure = largest.filter((w) => w >= NEARLY_ALL).length;
-    say(line, `D = ${ui.get("D")}, x = ${formula()}: query ${t} gives key ${weights[t].indexOf(largest[t])} ` +
-      `the weight ${fixed(largest[t], 3)}. In ${sure} of ${largest.length} queries one key has ${NEARLY_ALL} or more.`);
+    return `${DIVISORS[kind].mark}: query ${t} gives key ${weights[t].indexOf(largest[t])} the weight ${fixed(largest[t], 3)}; ` +
+      `in ${sure} of ${largest.length} queries one key has ${NEARLY_ALL} or more.`;
+  };
+  const line = readout();
+  ui.follow(() => {
+    const sides = [...new Set(["none", chosen()])];
+    say(line, `D = ${ui.get("D")}. ${sides.map(told).join(" ")}`);
   });
+
+  const gradients = () => `${short(left("none"))} on the left, ${short(left(chosen()))} on the right`;
+  const tries = tryThis(ui, () => Object.fromEntries([
+    ["a small head", { D: sizes[Math.min(1, sizes.length - 1)], divisor: "sqrt" }, () => `Gradient left: ${gradients()}.`],
+    ["a large head", { D: sizes.at(-1), divisor: "sqrt" },
+      () => `Gradient left: ${gradients()}. Which side can still learn?`],
+    ["too much", { D: sizes.at(-1), divisor: "D" },
+      () => `÷ D: no key gets more than ${fixed(Math.max(...now().largest))}, an even share is ${fixed(1 / known[1].length)}.`],
+  ].map(([title, state, note]) => [title, { state, note: note() }])));
 
   const tauSlider = slider(ui, {
     label: "τ", trait: "temperature", format: plain,
     values: () => range(4 * Math.ceil(Math.log2(sizes.at(-1))) + 1).map((i) => 2 ** (i / 4)),
   });
   ui.follow(() => {
-    tauSlider.hidden = ui.get("divisor") !== "temperature";
+    tauSlider.hidden = chosen() !== "temperature";
+  });
+
+  const detail = h("div", { class: "mha-detail" });
+  ui.follow(() => {
+    const [t, s] = [ui.get("query"), ui.get("key")];
+    const dot = fixed(dots[place()].rows[t][s]);
+    const parts = [...new Set(["none", chosen()])].map((kind) => {
+      const { scores, weights, divisor } = one(kind);
+      return `${DIVISORS[kind].mark}: x = ${dot} / ${plain(divisor)} = ${fixed(scores[t][s])}, w = ${short(weights[t][s])}`;
+    });
+    say(detail, `key ${s}: q·k = ${dot}; ${parts.join("; ")}`);
+  });
+  const side = (kind) => {
+    const title = h("p", { class: "mha-side" });
+    const node = h("div", {}, title,
+      meter(() => DIVISORS[kind()].mark, () => left(kind()), () => ui.get("average"), ui),
+      bars(ui, { now: () => one(kind()), mark: () => DIVISORS[kind()].mark, reach: () => reach }));
+    ui.follow(() => say(title, `${DIVISORS[kind()].mark}: x = ${DIVISORS[kind()].scores}`));
+    return node;
+  };
+  const right = side(chosen);
+  ui.follow(() => {
+    right.hidden = chosen() === "none";
   });
 
   ui.root.append(
     ui.get("note") ? h("p", { class: "mha-warning" }, ui.get("note")) : "",
+    tries,
     controls(
       slider(ui, { label: "D", trait: "D", values: () => sizes }),
       choice(ui, {
         label: "divide by", trait: "divisor",
         options: Object.entries(DIVISORS).map(([kind, { option }]) => [kind, option]),
       }),
-      tauSlider,
-      slider(ui, { label: "query", trait: "query", range: () => ({ min: 0, max: known[0].length - 1 }) }),
-    ),
-    line,
-    bars(ui, { now, formula }),
-    controls(choice(ui, {
-      label: "average over the queries", trait: "average",
-      options: Object.keys(AVERAGES).map((name) => [name, name]),
-    })),
-    measures(ui, { now, average }),
-    h("div", { class: "mha-charts" },
-      chart(ui, () => "variance of all scores", content((x) => x.variance, { log: true })),
-      chart(ui, () => `${ui.get("average")} entropy in nats`, content((x) => average(x.nats), { log: false })),
-      chart(ui, () => `${ui.get("average")} norm of ∂w/∂x`, content((x) => average(x.norm), { log: true }))),
-    numbers(ui, "Scores and weights as a table", () => {
-      const { scores, weights, divisor } = now();
-      const t = ui.get("query");
-      return {
-        caption: `query ${t}, D = ${ui.get("D")}, x = ${formula()}`,
-        columns: ["key", "q·k", `x = q·k / ${plain(divisor)}`, "weight w"],
-        rows: scores[t].map((x, s) => [s, fixed(dots[place()].rows[t][s], 3), fixed(x, 3), short(weights[t][s])]),
-      };
-    }),
-    numbers(ui, "The curves as a table", () => ({
-      caption: `entropy and norm: ${ui.get("average")} over ${known[0].length} queries`,
-      columns: ["D", ...shown().flatMap((kind) =>
-        ["variance", "entropy", "norm"].map((what) => `${what}, ${DIVISORS[kind].scores}`))],
-      rows: sizes.map((D, i) => [D, ...shown().flatMap((kind) => {
-        const one = curves[kind][i];
-        return [one.variance, average(one.nats), average(one.norm)].map(short);
-      })]),
-    })),
+      tauSlider),
+    h("div", { class: "mha-sides" }, side(() => "none"), right),
+    line, detail,
+    more("More: other queries, all D, tables",
+      controls(
+        slider(ui, { label: "query", trait: "query", range: () => ({ min: 0, max: known[0].length - 1 }) }),
+        choice(ui, {
+          label: "average over the queries", trait: "average",
+          options: Object.keys(AVERAGES).map((name) => [name, name]),
+        })),
+      measures(ui, { now, average }),
+      h("div", { class: "mha-charts" },
+        chart(ui, () => "variance of all scores", content((x) => x.variance, { log: true })),
+        chart(ui, () => `${ui.get("average")} entropy in nats`, content((x) => average(x.nats), { log: false })),
+        chart(ui, () => `${ui.get("average")} norm of ∂w/∂x`, content((x) => average(x.norm), { log: true }))),
+      numbers(ui, "Scores and weights as a table", () => {
+        const { scores, weights, divisor } = now();
+        const t = ui.get("query");
+        return {
+          caption: `query ${t}, D = ${ui.get("D")}, x = ${formula()}`,
+          columns: ["key", "q·k", `x = q·k / ${plain(divisor)}`, "weight w"],
+          rows: scores[t].map((x, s) => [s, fixed(dots[place()].rows[t][s], 3), fixed(x, 3), short(weights[t][s])]),
+        };
+      }),
+      numbers(ui, "The curves as a table", () => ({
+        caption: `entropy and norm: ${ui.get("average")} over ${known[0].length} queries`,
+        columns: ["D", ...shown().flatMap((kind) =>
+          ["variance", "entropy", "norm"].map((what) => `${what}, ${DIVISORS[kind].scores}`))],
+        rows: sizes.map((D, i) => [D, ...shown().flatMap((kind) => {
+          const one = curves[kind][i];
+          return [one.variance, average(one.nats), average(one.norm)].map(short);
+        })]),
+      }))),
   );
+}, {
+  question: "Why divide by √D?",
+  lead: "Move D. Left nothing is divided, right q·k is: how much of the gradient is left?",
+  lesson: ["D", "divisor", "temperature", "query", "key", "average"],
 });
+
+/** How steep softmax still is: a bar from 0 to the steepest that there is. */
+function meter(mark, value, average, ui) {
+  const fill = h("i");
+  const number = h("b");
+  const node = h("div", { class: "mha-meter", role: "meter", "aria-valuemin": 0, "aria-valuemax": STEEPEST },
+    h("span", { class: "mha-track" }, fill));
+  const words = h("span");
+  ui.follow(() => {
+    put(fill, { style: `width: ${(100 * Math.min(1, value() / STEEPEST)).toFixed(1)}%` });
+    say(words, `gradient left, ${average()} norm of ∂w/∂x: `);
+    say(number, short(value()));
+    put(node, { "aria-label": `gradient left, ${mark()}`, "aria-valuenow": value(), "aria-valuetext": short(value()) });
+  });
+  return h("div", {}, h("div", { class: "mha-caption" }, words, number), node);
+}
 
 // --- one row of scores and its weights ----------------------------------------------------
 
 const LEFT = 34; // room for the numbers at an axis
 const RIGHT = 8;
 const ABOVE = 14; // and below: room for the number at a bar's end
-const LEAST = 10; // of the axis of scores: below it the bars show their true growth
+const SCORES = 64; // pixels
+const WEIGHTS = 64;
 
 /** Bars of the scores and of the weights; arrow keys and pointer choose a key. */
-function bars(ui, { now, formula }) {
-  const title = h("div");
-  const frame = h("div", { class: "mha-bars", tabindex: "0", role: "slider", "aria-label": "key", "aria-valuemin": 0 });
-  const detail = h("div", { class: "mha-detail" });
+function bars(ui, { now, mark, reach }) {
+  const frame = h("div", { class: "mha-bars", tabindex: "0", role: "slider", "aria-valuemin": 0 });
   const row = (what) => now()[what][ui.get("query")];
-  const reach = () => Math.max(LEAST, 10 * Math.ceil(Math.max(...row("scores").map(Math.abs)) / 10));
   frame.append(
-    title,
-    panel(ui, frame, 120, () => ({
+    h("div", { class: "mha-caption" }, "scores x"),
+    panel(ui, frame, SCORES, () => ({
       values: row("scores"), low: -reach(), high: reach(),
       text: (x) => fixed(x, Math.abs(x) < 9.95 ? 1 : 0),
     })),
-    h("div", {}, "weights w = softmax(x)"),
-    panel(ui, frame, 100, () => ({
+    h("div", { class: "mha-caption" }, "weights w = softmax(x)"),
+    panel(ui, frame, WEIGHTS, () => ({
       values: row("weights"), low: 0, high: 1, text: (w) => (w < 0.005 ? "0" : fixed(w)),
     })),
   );
@@ -180,14 +244,12 @@ function bars(ui, { now, formula }) {
   });
   ui.follow(() => {
     const key = ui.get("key");
-    const [x, divisor] = [row("scores")[key], now().divisor];
-    const dot = fixed(x * divisor);
-    const text = `key ${key}: q·k = ${dot}, x = ${dot} / ${plain(divisor)} = ${fixed(x)}, w = ${short(row("weights")[key])}`;
-    say(title, `scores x = ${formula()}`);
-    say(detail, text);
-    put(frame, { "aria-valuemax": row("scores").length - 1, "aria-valuenow": key, "aria-valuetext": text });
+    put(frame, {
+      "aria-label": `key, ${mark()}`, "aria-valuemax": row("scores").length - 1, "aria-valuenow": key,
+      "aria-valuetext": `key ${key}: x = ${fixed(row("scores")[key])}, w = ${short(row("weights")[key])}`,
+    });
   });
-  return h("div", {}, frame, detail);
+  return frame;
 }
 
 /** A bar for each of `values`, with its number where there is room for it. */
@@ -201,11 +263,11 @@ function panel(ui, frame, tall, content) {
   ui.follow(() => {
     const { values, low, high, text } = content();
     const key = ui.get("key");
-    const width = Math.max(200, frame.clientWidth);
+    const width = Math.max(110, frame.clientWidth);
     const pitch = (width - LEFT - RIGHT) / values.length;
     const x = (s) => LEFT + s * pitch;
     const y = (value) => ABOVE + tall * (high - value) / (high - low);
-    const state = JSON.stringify([width, low, values]);
+    const state = JSON.stringify([width, low, high, values]);
     if (state !== drawn) {
       drawn = state;
       put(picture, { width });

@@ -33,7 +33,8 @@ class ScaleLab(Widget):
         k: keys, (S, D), at least two.
         D: the head size to begin with: 1, 2, 4, … or all entries. None takes 64, or
             all entries where there are fewer.
-        divisor: "none", "sqrt" (√D), "D" or "temperature" (τ).
+        divisor: of the right side: "sqrt" (√D), "D" or "temperature" (τ); with "none"
+            there is only the left side, which nothing divides.
         temperature: τ, a positive number, for the last of these.
         query: which query to begin with.
         average: "mean" or "median" over the queries (the lower middle one, as torch's).
@@ -60,7 +61,7 @@ class ScaleLab(Widget):
     q = List().tag(sync=True)
     k = List().tag(sync=True)
     D = Int(1).tag(sync=True)
-    divisor = Unicode("none").tag(sync=True)
+    divisor = Unicode("sqrt").tag(sync=True)
     temperature = Float(1.0).tag(sync=True)
     query = Int(0).tag(sync=True)
     key = Int(0).tag(sync=True)
@@ -73,7 +74,7 @@ class ScaleLab(Widget):
         k: Vectors,
         *,
         D: int | None = None,
-        divisor: str = "none",
+        divisor: str = "sqrt",
         temperature: float = 1.0,
         query: int = 0,
         average: str = "median",

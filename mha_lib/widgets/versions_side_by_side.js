@@ -1,7 +1,8 @@
 // One input through two of the six styles: each takes its own steps in its own layout.
 import { fixed, need, needArray, shapeOf } from "./arithmetic.js";
 import {
-  button, choice, controls, css, h, ink, numbers, palette, readout, say, shade, slider, widget,
+  button, choice, controls, css, h, ink, more, numbers, palette, put, readout, say, shade, slider,
+  tryThis, widget,
 } from "./common.js";
 import {
   compare, described, fill, letter, MISTAKES, parameters, run, STYLES,
@@ -10,11 +11,13 @@ import {
 // --- the picture of one tensor: a block for every index of the axes before the last two
 
 const [ROWHEAD, HEADING] = [18, 28];
-const SIZES = [[38, 20], [30, 20], [26, 18], [18, 14], [12, 12], [8, 10], [4, 10]];
-const TALLEST = 520;
+const SIZES = [[38, 20], [30, 20], [26, 18], [26, 15], [18, 14], [12, 12], [8, 10], [4, 10]];
+const LEGIBLE = 26; // pixels that a number needs
+const NARROW = 560;
+const TALLEST = { wide: 225, narrow: 130 }; // pixels; what is higher is scrolled
 
-/** The largest cells with which all blocks stay on the screen, equal indices below each other. */
-function arrange({ rows, columns, places, groups, shape }, width) {
+/** The largest cells with which all blocks are in sight, or the smallest with legible numbers. */
+function arrange({ rows, columns, places, groups, shape }, width, tallest) {
   const count = places.length / (rows * columns);
   const cycle = shape.at(-3) ?? 1;
   const narrowest = groups.length > 2 ? 14 * groups.slice(0, -2).flat().length + 26 : 0;
@@ -26,8 +29,8 @@ function arrange({ rows, columns, places, groups, shape }, width) {
   });
   const fits = ({ block }) => block[0] <= width + 12;
   const possible = layouts.filter(fits);
-  const lowest = Math.min(...possible.map((x) => x.height));
-  return possible.find((x) => x.height <= Math.max(TALLEST, lowest)) ?? layouts.at(-1);
+  const legible = possible.filter((x) => x.wide >= LEGIBLE);
+  return legible.find((x) => x.height <= tallest) ?? legible.at(-1) ?? possible[0] ?? layouts.at(-1);
 }
 
 /** A canvas that shows `now()`: {step, at: the cursor, largest} and calls `go(place)`. */
@@ -37,8 +40,11 @@ function picture(ui, side, now, go) {
     class: "mha-map", tabindex: "0", role: "application", "aria-roledescription": "tensor",
   }, canvas);
   let layout = null;
+  let pointed = false; // from here: then what is under the pointer stays there
+  let brought = null;
 
   const point = (event) => {
+    pointed = true;
     const { rows, columns, places } = now().step;
     const { wide, high, block, across } = layout;
     const box = canvas.getBoundingClientRect();
@@ -52,7 +58,11 @@ function picture(ui, side, now, go) {
   };
   frame.addEventListener("pointermove", point);
   frame.addEventListener("pointerdown", point);
+  frame.addEventListener("pointerleave", () => {
+    pointed = false;
+  });
   frame.addEventListener("keydown", (event) => {
+    pointed = false;
     const { step: { rows, columns, places, offset }, at } = now();
     const place = offset(at);
     const [block, i, j] = [Math.floor(place / (rows * columns)), Math.floor(place / columns) % rows, place % columns];
@@ -69,17 +79,24 @@ function picture(ui, side, now, go) {
   });
 
   ui.follow(() => {
-    const { step, at, largest } = now();
+    const { step, at, largest, differs } = now();
     frame.setAttribute("aria-label", `${side}: ${fill(step.name, { h: "h" })}, ${step.title}; ` +
       "arrow keys move in a block, Page Up and Page Down from block to block");
     const width = Math.max(150, frame.clientWidth);
-    layout = arrange(step, width);
+    const tallest = TALLEST[ui.root.clientWidth < NARROW ? "narrow" : "wide"];
+    layout = arrange(step, width, tallest);
+    frame.style.maxHeight = `${tallest}px`;
     const scale = window.devicePixelRatio || 1;
     Object.assign(canvas, { width: Math.round(width * scale), height: Math.round(layout.height * scale) });
     Object.assign(canvas.style, { width: `${width}px`, height: `${layout.height}px` });
     const context = canvas.getContext("2d");
     context.scale(scale, scale);
-    drawTensor(context, step, at, largest, layout, palette(ui.root));
+    drawTensor(context, step, at, largest, layout, palette(ui.root), differs);
+    const [block, high] = [Math.floor(step.offset(at) / (step.rows * step.columns)), layout.block[1]];
+    const top = Math.floor(block / layout.across) * high;
+    const hidden = top < frame.scrollTop || top + high > frame.scrollTop + frame.clientHeight;
+    if (hidden && !pointed && brought !== `${step.name} ${block}`) frame.scrollTop = top;
+    brought = `${step.name} ${block}`;
   });
   return frame;
 }
@@ -93,7 +110,7 @@ function mark(group, places, k, step) {
   return first === "r" ? "qkv"[part.r] : first + part[first];
 }
 
-function drawTensor(context, step, at, largest, { wide, high, block, across }, colours) {
+function drawTensor(context, step, at, largest, { wide, high, block, across }, colours, differs) {
   const { groups, places, data, rows, columns, offset } = step;
   const [down, right] = groups.slice(-2);
   const chosen = offset(at);
@@ -132,6 +149,7 @@ function drawTensor(context, step, at, largest, { wide, high, block, across }, c
           const [digits, font] = wide < 30 ? [1, "10px"] : [2, wide < 38 ? "9px" : "11px"];
           write(fixed(data[k], digits), x + (wide - 1) / 2, y + high / 2, "center", ink(back), font);
         }
+        if (differs(k)) corner(context, colours.wrong, x + wide - 1, y);
         if (places[k].h === at.h && places[k].b === at.b) {
           line(context, colours.accent, 2, [x, y + high - 2], [x + wide - 1, y + high - 2]);
         }
@@ -148,6 +166,16 @@ function drawTensor(context, step, at, largest, { wide, high, block, across }, c
       context.strokeRect(left + j * wide - 0.5, top + i * high - 0.5, wide, high);
     }
   }
+}
+
+/** A mark by shape as well as by colour: this number is another on the other side. */
+function corner(context, colour, right, top) {
+  context.fillStyle = colour;
+  context.beginPath();
+  context.moveTo(right - 8, top);
+  context.lineTo(right, top);
+  context.lineTo(right, top + 8);
+  context.fill();
 }
 
 function line(context, colour, width, from, to) {
@@ -236,32 +264,50 @@ export default widget("Versions side by side", (ui) => {
   const list = h("div", { class: "mha-steps", role: "group", "aria-label": "steps" });
   ui.follow(() => {
     if (list.children.length !== pairs.length) {
-      list.replaceChildren(...pairs.map((_, i) => button("", () => ui.set("step", i))));
+      list.replaceChildren(...pairs.map((_, i) => {
+        const one = button("", () => ui.set("step", i));
+        one.append(h("span"), " ", h("b"));
+        return one;
+      }));
     }
     pairs.forEach((one, i) => {
-      say(list.children[i], `${one.name} ${equal(one) ? "=" : "≠"}`);
+      const [name, sign] = list.children[i].children;
+      say(name, one.name);
+      say(sign, equal(one) ? "=" : "≠");
+      put(sign, { "data-mark": sign.textContent });
       list.children[i].setAttribute("aria-pressed", i === current());
     });
     previous.setAttribute("aria-disabled", current() === 0); // not disabled: it keeps the focus
     next.setAttribute("aria-disabled", current() === pairs.length - 1);
   });
 
+  // Each mistake, at the step where it is made.
+  const TITLES = { exchange: "exchange q, k", scale: "wrong scale", merge: "interleave" };
+  const tries = tryThis(ui, () => Object.fromEntries(Object.entries(TITLES).map(([mistake, title]) =>
+    [title, { state: { mistake, step: pairs.findIndex(({ name }) => name === MISTAKES[mistake][1]) } }])));
+
   const side = (trait) => {
-    const [code, shape, wrong] = [h("code"), h("p"), h("p", { class: "mha-warning" })];
-    const one = h("p", { class: "mha-element" });
+    const [code, shape, wrong] = [h("code"), h("p", { class: "mha-shape" }), h("p", { class: "mha-warning" })];
     ui.follow(() => {
       const step = pair()[trait];
       const mistake = MISTAKES[ui.get("mistake")];
       say(code, step.code);
       say(shape, `${fill(step.name, { h: "h" })} · ${step.title}`);
-      say(one, value(step, cursor()));
       wrong.hidden = trait === "left" || mistake[1] !== pair().name;
       say(wrong, `Mistake: ${mistake[0]}.`);
     });
+    const other = trait === "left" ? "right" : "left";
+    const differs = (k) => {
+      const { [trait]: here, [other]: there, largest } = pair();
+      const [a, b] = [here.data[k], there.data[there.offset(here.places[k])]];
+      return a !== b && !(Math.abs(a - b) <= EQUAL * largest);
+    };
     return h("div", { class: "mha-version" },
-      choice(ui, { label: trait, trait, options: Object.keys(STYLES).map((x) => [x, x]) }),
-      h("pre", { tabindex: "0", role: "group", "aria-label": `code of the ${trait} style` }, code), wrong, shape, one,
-      picture(ui, trait, () => ({ step: pair()[trait], at: cursor(), largest: pair().largest }), go));
+      h("div", { class: "mha-about" },
+        choice(ui, { label: trait, trait, options: Object.keys(STYLES).map((x) => [x, x]) }), shape),
+      h("pre", { tabindex: "0", role: "group", "aria-label": `code of the ${trait} style` }, code),
+      wrong,
+      picture(ui, trait, () => ({ step: pair()[trait], at: cursor(), largest: pair().largest, differs }), go));
   };
 
   const [element, verdict, axes] = [readout(), readout(), h("p", { class: "mha-axes" })];
@@ -299,19 +345,27 @@ export default widget("Versions side by side", (ui) => {
 
   ui.root.append(
     ui.get("note") ? h("p", { class: "mha-warning" }, ui.get("note")) : "",
+    tries,
     controls(
       previous, next,
-      slider(ui, { label: "step", trait: "step", range: () => ({ min: 0, max: pairs.length - 1 }),
-        format: () => `${current() + 1} of ${pairs.length}: ${pair().name}` }),
       choice(ui, { label: "mistake on the right", trait: "mistake",
         options: Object.entries(MISTAKES).map(([key, [text]]) => [key, text]) }),
     ),
-    list, verdict, axes,
+    list, verdict,
     h("div", { class: "mha-versions" }, side("left"), side("right")),
     element,
-    h("p", { class: "mha-legend" }, "Outlined: one element, the same on both sides. Underlined: the rest of its head in its sequence. Struck out: hidden by the mask."),
-    numbers(ui, "Every element as a table", content),
+    more("More: axes, marks, a table",
+      slider(ui, { label: "step", trait: "step", range: () => ({ min: 0, max: pairs.length - 1 }),
+        format: () => `${current() + 1} of ${pairs.length}: ${pair().name}` }),
+      axes,
+      h("p", { class: "mha-legend" }, "Outlined: one element, the same on both sides. Underlined: the rest of its head " +
+        "in its sequence. Struck out: hidden by the mask. A red corner: another number than on the other side."),
+      numbers(ui, "Every element as a table", content)),
   );
+}, {
+  question: "Where do two versions differ?",
+  lead: "Press next, then try a mistake: = says equal numbers, ≠ different ones.",
+  lesson: ["left", "right", "mistake", "step", "r", "b", "h", "t", "s", "d"],
 });
 
 const shown = (x) => (x === -Infinity ? "hidden" : fixed(x, 4));

@@ -14,6 +14,7 @@ from mha_lib.widgets import (
     EinsumSteps,
     HeadLayout,
     MaskPainter,
+    ModelLab,
     ScaleLab,
     VersionsSideBySide,
     page,
@@ -58,8 +59,11 @@ class Live(Visit):
         super().__init__(browser, "about:blank", self.file.as_uri(), **context)
         self.page.set_default_timeout(5000)  # milliseconds
 
-    def open(self, widgets, viewport, color_scheme, reduced_motion):
-        """As in a fresh page: the pointer in the corner, the settings a reader's."""
+    def open(self, widgets, viewport, color_scheme, reduced_motion, folded=True):
+        """As in a fresh page: the pointer in the corner, the settings a reader's.
+
+        If not `folded`, all that lies under *More* is unfolded.
+        """
         self.scheme = color_scheme
         self.page.mouse.move(0, 0)
         self.page.set_viewport_size(viewport)
@@ -70,6 +74,10 @@ class Live(Visit):
         self.page.goto(self.file.as_uri())
         self.page.wait_for_selector("html[data-widgets=ready]")
         self.root_element = self.page.locator(".mha").first
+        if not folded:
+            self.page.locator(".mha-more").evaluate_all(
+                "all => all.forEach(x => (x.open = true))"
+            )
         self.settle()
 
     def settle(self):
@@ -95,7 +103,7 @@ class Live(Visit):
 
     def table(self, summary: str) -> list[list[str]]:
         """The cells of a folded table, heads included; it is left open."""
-        details = self.root_element.locator("details", has_text=summary)
+        details = self.root_element.locator("details.mha-numbers", has_text=summary)
         if details.get_attribute("open") is None:
             details.locator("summary").click()
         return details.locator("table").evaluate_all(
@@ -135,6 +143,7 @@ def every_widget() -> list[Widget]:
         EinsumSteps(),
         VersionsSideBySide(x, parameters, 2),
         ScaleLab(x[0], x[1]),
+        ModelLab(),
     ]
 
 
@@ -166,7 +175,7 @@ def stage(chromium, tmp_path_factory):
 
 @pytest.fixture
 def live(stage, chromium, tmp_path, monkeypatch):
-    """Open a widget: live(widget, color_scheme="dark", viewport={...}).
+    """Open a widget: live(widget, color_scheme="dark", viewport={...}, folded=False).
 
     What was open before is gone then. After each act of a reader the test goes on when
     the widgets have drawn: what a test reads is never of the frame before, however slow
@@ -179,12 +188,13 @@ def live(stage, chromium, tmp_path, monkeypatch):
     def open_widget(*widgets, **context):
         for kind in {type(widget) for widget in widgets}:
             monkeypatch.setattr(kind, "still", lambda self: None)
+        fold = {"folded": context.pop("folded", True)}
         own = {key: context.pop(key) for key in [*context] if key not in READER}
         if own:  # such as a page for fingers
             opened.append(Live(chromium, tmp_path, **own))
         now[:] = []
         visit = opened[-1] if own else stage
-        visit.open(widgets, **READER | context)
+        visit.open(widgets, **READER | context | fold)
         now[:] = [visit]
         return visit
 

@@ -1,5 +1,7 @@
 """The explorer shows what torch computes, to every hand, and speaks where it cannot."""
 
+from functools import partial
+
 import pytest
 import torch
 
@@ -11,6 +13,12 @@ H, T, S, D = 3, 4, 6, 5
 QUERIES = ["the", "cat", "sat", "down"]
 KEYS = ["le", "chat", "s'est", "assis", "par", "terre"]
 MAP = "The map as a table"
+LINE = ".mha-panels + .mha-readout"
+
+
+@pytest.fixture
+def live(live):
+    return partial(live, folded=False)
 
 
 def operands() -> tuple[torch.Tensor, torch.Tensor]:
@@ -19,8 +27,11 @@ def operands() -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def explorer(**options) -> AttentionExplorer:
+    """With the cursor at the first query and key."""
     q, k = operands()
-    return AttentionExplorer(None, QUERIES, KEYS, q=q, k=k, **options)
+    widget = AttentionExplorer(None, QUERIES, KEYS, q=q, k=k, **options)
+    widget.query = widget.key = 0
+    return widget
 
 
 def expected(mask=None) -> torch.Tensor:
@@ -62,7 +73,7 @@ def test_fully_masked_row_is_zero_and_says_so(live):
     opened = live(explorer(mask=mask))
     assert shown(opened)[2].abs().sum() == 0
     opened.button("sat").click()
-    assert "sums to 0.00" in opened.text("output")
+    assert "sums to 0.00" in opened.text(LINE)
 
 
 def test_scores_on_demand(live):
@@ -79,9 +90,10 @@ def test_products_by_dimension_add_up(live):
     opened.button("cat").click()
     rows = opened.table("dimension by dimension")
     q, k = operands()
+    q, k = q[0, 1], k[0, int(expected()[0, 1].argmax())]  # where it looks most
     products = torch.tensor([number(x) for x in rows[3][1 : 1 + D]])
-    torch.testing.assert_close(products, q[0, 1] * k[0, 0], atol=6e-3, rtol=0)
-    assert number(rows[3][-1]) == pytest.approx(float(q[0, 1] @ k[0, 0]), abs=6e-3)
+    torch.testing.assert_close(products, q * k, atol=6e-3, rtol=0)
+    assert number(rows[3][-1]) == pytest.approx(float(q @ k), abs=6e-3)
 
 
 def test_keyboard_goes_from_cell_to_cell(live):
@@ -96,7 +108,7 @@ def test_keyboard_goes_from_cell_to_cell(live):
         ("Home", (T - 1, 0)),
     ]:
         opened.page.keyboard.press(key)
-        said = opened.text("output")
+        said = opened.text(LINE)
         weight = float(expected()[0, t, s])
         assert f"query “{QUERIES[t]}” → key “{KEYS[s]}”: weight {weight:.3f}." in said
 
@@ -107,7 +119,7 @@ def test_keys_faster_than_frames_are_not_lost(live):
         "map => ['ArrowDown', 'ArrowRight', 'ArrowDown'].forEach(key =>"
         " map.dispatchEvent(new KeyboardEvent('keydown', {key, bubbles: true})))"
     )
-    assert f"query “{QUERIES[2]}” → key “{KEYS[1]}”" in opened.text("output")
+    assert f"query “{QUERIES[2]}” → key “{KEYS[1]}”" in opened.text(LINE)
 
 
 def test_drawing_follows_the_theme_of_the_page(live):
@@ -121,7 +133,7 @@ def test_mouse_goes_from_cell_to_cell(live):
     opened = live(explorer())
     box = opened.root_element.locator(".mha-map canvas").bounding_box()
     opened.page.mouse.move(box["x"] + box["width"] - 8, box["y"] + box["height"] - 8)
-    assert f"query “{QUERIES[-1]}” → key “{KEYS[-1]}”" in opened.text("output")
+    assert f"query “{QUERIES[-1]}” → key “{KEYS[-1]}”" in opened.text(LINE)
 
 
 def test_logarithmic_colours_change_the_picture_alone(live):
@@ -164,10 +176,67 @@ def test_a_notebook_leaves_the_arrow_keys_to_the_widget(live, host):
     opened.root_element.locator(".mha-map").focus()
     for key in ("ArrowDown", "ArrowRight"):
         opened.page.keyboard.press(key)
-    assert f"query “{QUERIES[1]}” → key “{KEYS[1]}”" in opened.text("output")
+    assert f"query “{QUERIES[1]}” → key “{KEYS[1]}”" in opened.text(LINE)
     opened.control("show").focus()
     opened.page.keyboard.press("ArrowDown")
-    assert "score" in opened.text("output")
+    assert "score" in opened.text(LINE)
+
+
+# --- where it begins, what to try -----------------------------------------------------
+
+
+def test_begins_with_the_last_query_at_its_largest_weight(live):
+    q, k = operands()
+    said = live(AttentionExplorer(None, QUERIES, KEYS, q=q, k=k)).text(LINE)
+    top = expected()[0, -1]
+    wanted = (
+        f"query “{QUERIES[-1]}” → key “{KEYS[top.argmax()]}”: weight {top.max():.3f}."
+    )
+    assert wanted in said
+
+
+def thickness(opened) -> list[float]:
+    return opened.root_element.locator(".mha-arcs path").evaluate_all(
+        "all => all.map(x => +x.getAttribute('stroke-width'))"
+    )
+
+
+def test_an_arc_is_as_thick_as_its_weight(live):
+    opened = live(explorer())
+    opened.button("sat").click()
+    wanted = (0.5 + 6 * expected()[0, 2]).tolist()
+    assert thickness(opened) == pytest.approx(wanted, abs=0.051)
+
+
+def test_rows_that_stand_out(live):
+    weights = expected()
+    opened = live(explorer())
+    opened.button("the surest row").click()
+    h, t, s = (int(x) for x in torch.unravel_index(weights.argmax(), weights.shape))
+    note = f"Head {h}, “{QUERIES[t]}”: “{KEYS[s]}” gets {weights.max():.2f}"
+    assert opened.text(".mha-note").startswith(note)
+    assert f"Head {h}, query “{QUERIES[t]}” → key “{KEYS[s]}”" in opened.text(LINE)
+    opened.button("the most even row").click()
+    even = weights.amax(-1)
+    h, t = (int(x) for x in torch.unravel_index(even.argmin(), even.shape))
+    note = f"Head {h}, “{QUERIES[t]}”: {S} words, and none gets more than"
+    assert opened.text(".mha-note").startswith(note)
+    assert opened.button(f"head {h}").get_attribute("aria-pressed") == "true"
+
+
+def test_which_head_looks_at_the_word_before(live):
+    before = torch.full((T, T), 0.1).index_put_(
+        (torch.arange(1, T), torch.arange(T - 1)), torch.tensor(0.8)
+    )
+    even = torch.full((T, T), 1 / T)
+    opened = live(AttentionExplorer([torch.stack([even, even, before])], QUERIES))
+    opened.button("which head looks at the word before?").click()
+    assert opened.text(".mha-note").startswith("✗ Head 0 does not: 0.25")
+    opened.button("head 2").click()
+    assert opened.text(".mha-note").startswith("✓ Head 2 does: 0.80")
+    assert opened.count("text=which head looks at") == 1  # of what no head does
+    opened.button("the surest row").click()
+    assert opened.text(".mha-note").startswith("Head 2, “cat”")
 
 
 # --- more keys than one reads at a glance ------------------------------------------
@@ -198,6 +267,7 @@ def test_few_keys_are_listed_in_their_order(live):
 
 def test_of_many_keys_the_largest_are_listed(live):
     widget, weights = long_text()
+    widget.query = 0
     opened = live(widget)
     opened.root_element.locator(".mha-map").focus()
     for row in (0, 1, 2):
@@ -211,6 +281,7 @@ def test_of_many_keys_the_largest_are_listed(live):
 
 def test_all_keys_are_listed_when_asked_for(live):
     widget, weights = long_text()
+    widget.query = 0
     opened = live(widget)
     opened.root_element.get_by_text(f"All {MANY} keys in their order").click()
     for row in (0, 1):
@@ -221,7 +292,9 @@ def test_all_keys_are_listed_when_asked_for(live):
 
 
 def test_a_key_touches_little_of_the_page(live):
-    opened = live(long_text()[0])
+    widget = long_text()[0]
+    widget.query = 0
+    opened = live(widget)
     opened.root_element.locator(".mha-map").focus()
     opened.root_element.evaluate(
         """root => {
@@ -237,7 +310,9 @@ def test_a_key_touches_little_of_the_page(live):
 
 @pytest.mark.parametrize("width", [320, 800])
 def test_labels_come_back_when_the_cursor_goes(live, width):
-    opened = live(long_text()[0], viewport={"width": width, "height": 800})
+    widget = long_text()[0]
+    widget.query = widget.key = 0
+    opened = live(widget, viewport={"width": width, "height": 800})
     opened.root_element.locator(".mha-map").focus()
     before = opened.pixels()
     for there, back in (("ArrowDown", "ArrowUp"), ("ArrowRight", "ArrowLeft")):

@@ -1,6 +1,7 @@
 """Each equation gives what torch.einsum gives, by every hand, cell by cell."""
 
 import re
+from functools import partial
 from math import prod
 
 import numpy as np
@@ -35,7 +36,13 @@ EQUATIONS = [
     "ttb->tb",  # the diagonal
     ",t->t",
 ]
+LINE = ".mha-es-terms + output"
 EXAMPLE, ALL, SUM = "example", "All cells as a table", "The sum of this cell"
+
+
+@pytest.fixture
+def live(live):
+    return partial(live, folded=False)
 
 
 def random(equation: str, sizes: dict = SIZES) -> tuple:
@@ -142,7 +149,7 @@ def test_steps_add_up(live):
     columns = [q[2, 1, 0], k[3, 1, 0], expected, expected.cumsum(0)]
     torch.testing.assert_close(shown, torch.stack(columns, 1), atol=6e-4, rtol=0)
     for step in range(SIZES["d"]):
-        said = opened.text("output")
+        said = opened.text(LINE)
         assert f"step {step + 1} of 5" in said
         sums = re.search(r"Sum so far (.*), whole sum (.*)\.", said).groups()
         so_far = [float(expected[: step + 1].sum()), float(expected.sum())]
@@ -152,10 +159,10 @@ def test_steps_add_up(live):
             opened.button("next").click()
     assert opened.button("next").is_disabled()
     opened.button("previous").click()
-    assert "step 4 of 5" in opened.text("output")
+    assert "step 4 of 5" in opened.text(LINE)
     opened.control("step").focus()
     opened.page.keyboard.press("Home")
-    assert "step 1 of 5" in opened.text("output")
+    assert "step 1 of 5" in opened.text(LINE)
     assert opened.control("step").get_attribute("aria-valuetext") == "d = 0"
 
 
@@ -166,7 +173,7 @@ def test_long_sums_show_a_window_that_follows(live):
     items = opened.root_element.locator(".mha-es-terms li")
     assert items.count() == 12
     assert opened.text("[aria-current=step] b") == "t = 1, b = 0, h = 1, d = 0, s = 0"
-    assert f"step 101 of {steps}" in opened.text("output")
+    assert f"step 101 of {steps}" in opened.text(LINE)
 
 
 class Timers:
@@ -205,14 +212,14 @@ def test_play_runs_to_the_end_and_can_be_stopped(live):
     opened.button("play").focus()
     opened.page.keyboard.press("Enter")
     assert len(timers.delays()) == 1 and timers.delays()[0] >= 500  # time to read
-    assert "step 1 of 2" in opened.text("output")
+    assert "step 1 of 2" in opened.text(LINE)
     timers.go_off()
-    assert "step 2 of 2" in opened.text("output")
+    assert "step 2 of 2" in opened.text(LINE)
     timers.go_off()
     opened.settle()
     assert timers.delays() == []
     opened.button("play").click()  # again, from the start
-    assert "step 1 of 2" in opened.text("output")
+    assert "step 1 of 2" in opened.text(LINE)
     opened.button("pause").click()
     assert timers.delays() == []
     assert opened.button("play").is_visible()
@@ -244,7 +251,7 @@ def test_arrow_keys_walk_over_all_blocks(live):
         opened.page.keyboard.press(key)
         b, h, t, s = ({"b": b, "h": h, "t": t, "s": s} | moved).values()
         assert chosen(opened) == np.ravel_multi_index((b, h, t, s), (2, 2, 3, 4))
-        assert f"result[b={b}, h={h}, t={t}, s={s}]" in opened.text("output")
+        assert f"result[b={b}, h={h}, t={t}, s={s}]" in opened.text(LINE)
 
 
 def test_arrow_keys_with_fewer_axes(live):
@@ -263,11 +270,11 @@ def test_mouse_picks_a_cell_of_any_tensor(live):
     cell(opened, "result", 31).click()
     assert chosen(opened) == 31
     place = np.unravel_index(31, (2, 2, 3, 4))
-    assert "result[b={}, h={}, t={}, s={}]".format(*place) in opened.text("output")
+    assert "result[b={}, h={}, t={}, s={}]".format(*place) in opened.text(LINE)
     n = np.ravel_multi_index((2, 0, 1, 4), (3, 2, 2, 5))  # t, b, h, d
     cell(opened, "first", n).click()
     assert marked(opened, "now")["first"] == [n]
-    said = opened.text("output")
+    said = opened.text(LINE)
     assert "result[b=0, h=1, t=2, s=3], step 5 of 5" in said
 
 
@@ -276,11 +283,11 @@ def test_another_order_moves_the_cell_and_nothing_else(live):
     widget = EinsumSteps([given])
     widget.at = {"b": 1, "h": 0, "t": 2, "s": 1, "d": 3}
     opened = live(widget)
-    before = marked(opened, "now"), marked(opened, "later"), opened.text("output")
+    before = marked(opened, "now"), marked(opened, "later"), opened.text(LINE)
     bhts = torch.einsum(*given)
     opened.control("order of the result").select_option("tsbh")
     assert opened.control("equation").input_value() == "tbhd,sbhd->tsbh"
-    after = marked(opened, "now"), marked(opened, "later"), opened.text("output")
+    after = marked(opened, "now"), marked(opened, "later"), opened.text(LINE)
     assert [x | {"result": []} for x in after[:2]] == list(before[:2])
     assert after[2].partition("]")[2] == before[2].partition("]")[2]
     tsbh = bhts.permute(2, 3, 0, 1)
@@ -340,7 +347,7 @@ def test_examples_keep_the_letters_that_they_share(live):
     opened.control("t").fill("2")
     opened.control("h").fill("1")
     choose(opened, 4)
-    assert "result[t=2, s=0, b=0, h=1]" in opened.text("output")
+    assert "result[t=2, s=0, b=0, h=1]" in opened.text(LINE)
     assert opened.control("equation").input_value() == "tbhd,sbhd->tsbh"
 
 
@@ -398,10 +405,26 @@ def test_bad_state_is_a_sentence(live):
     assert_says(live, lambda: EinsumSteps(["td,sd->ts"]), BAD_STATE)
 
 
+def test_what_to_try(live):
+    equation, q, k = random("td,sd->ts")
+    opened = live(EinsumSteps([(equation, q, k)]))
+    for title, tried in [
+        ("drop s after the arrow", "td,sd->t"),
+        ("turn to st", "td,sd->st"),
+    ]:
+        opened.button(title).click()
+        assert opened.control("equation").input_value() == tried
+        expected = torch.einsum(tried, q, k).flatten()
+        torch.testing.assert_close(result(opened), expected, atol=6e-4, rtol=0)
+        assert opened.text(".mha-note")
+    opened.button("reset").click()
+    assert opened.control("equation").input_value() == equation
+
+
 def test_letters_outside_their_range_are_held_to_it(live):
     widget = EinsumSteps(["td,sd->ts"])
     widget.at = {"t": 99, "s": -1, "d": "x", "other": None}
-    assert "result[t=2, s=0], step 1 of 3" in live(widget).text("output")
+    assert "result[t=2, s=0], step 1 of 3" in live(widget).text(LINE)
 
 
 def test_nothing_for_axe_to_find(live):
@@ -410,7 +433,7 @@ def test_nothing_for_axe_to_find(live):
     opened.table(SUM)
     opened.button("next").click()
     assert opened.faults() == []
-    for summary in opened.root_element.locator("summary").all():
+    for summary in opened.root_element.locator("summary").all()[::-1]:
         summary.click()
     choose(opened, 3)
     opened.button("next").click()

@@ -268,18 +268,22 @@ def test_refusal_says_which_cells(engine):
 # --- the page -------------------------------------------------------------------------
 
 
-def column(opened, which=0):
-    return opened.root_element.locator(".mha-column").nth(which)
+def way(opened, which=0):
+    return opened.root_element.locator(".mha-way").nth(which)
 
 
 def contents(opened, which=0):
-    """The tables of each card, as lists of labels."""
-    return column(opened, which).evaluate(
-        """node => [...node.querySelectorAll('.mha-card')].map(card =>
-            [...card.querySelectorAll('tbody')].map(body => [...body.rows].map(row =>
-                [...row.querySelectorAll('button')].map(
-                    one => one.firstChild.textContent))))"""
+    """The tables of the step that is shown, as lists of labels."""
+    return way(opened, which).evaluate(
+        """node => [...node.querySelectorAll('tbody')].map(body => [...body.rows].map(
+            row => [...row.querySelectorAll('button')].map(
+                one => one.firstChild.textContent)))"""
     )
+
+
+def strip(opened, which=0):
+    cells = way(opened, which).locator(".mha-memory button")
+    return cells.evaluate_all("nodes => nodes.map(one => one.textContent)")
 
 
 def labelled(value, widget):
@@ -289,43 +293,103 @@ def labelled(value, widget):
 
 
 def head(opened, which=0):
-    return column(opened, which).locator(".mha-head").inner_text()
+    return way(opened, which).locator(".mha-head").inner_text()
 
 
-def test_shows_right_and_wrong_beside_each_other(live):
+def now(opened, which=0):
+    """The part of the code that the pictures show."""
+    return way(opened, which).locator("[aria-current=step]").inner_text()
+
+
+def unfold(opened):
+    """Bring what is under *More* into sight."""
+    opened.root_element.locator(".mha-more > summary").click()
+
+
+def test_shows_right_above_wrong_at_the_end(live):
     widget = HeadLayout()
     opened = live(widget)
-    assert contents(opened)[-1] == labelled(widget.result(), widget)
+    assert contents(opened) == labelled(widget.result(), widget)
     assert "✓ ready for attention" in head(opened)
     assert "✗ tokens are mixed" in head(opened, 1)
-    wrong = contents(opened, 1)[-1]
+    wrong = contents(opened, 1)
     assert wrong == labelled(_run(RECIPES[ALONE], widget.sizes), widget)
-    crossed = column(opened, 1).locator("td .mha-cell:has(sup)")
+    crossed = way(opened, 1).locator("td .mha-cell:has(sup)")
     right, found = widget.result(), _run(RECIPES[ALONE], widget.sizes)
     assert crossed.count() == int((right != found).sum())
+
+
+def test_both_ways_go_on_step_by_step(live):
+    """The longer one goes on where the other has ended, then all begins again."""
+    widget = HeadLayout()
+    opened = live(widget)
+    verdicts = [head(opened, which).split("✓✗"[which])[1] for which in (0, 1)]
+    opened.button("from the start").focus()
+    for step in (0, 1, 2, 0):
+        opened.page.keyboard.press("Enter")  # the button keeps the focus
+        assert opened.text(".mha-count") == f"step {step} of 2"
+        for which, name in enumerate((SPLIT, ALONE)):
+            steps = RECIPES[name][: step + 1]
+            wanted = labelled(_run(steps, widget.sizes), widget)
+            assert contents(opened, which) == wanted
+            assert now(opened, which) == ("." * (len(steps) > 1)) + steps[-1]
+            assert verdicts[which] in head(opened, which)  # it stays in sight
+    assert opened.button("back").get_attribute("aria-disabled") == "true"
+    opened.button("next step").click()
+    opened.button("back").click()
+    assert contents(opened) == labelled(_run(["x"], widget.sizes), widget)
+
+
+MOVING = """node => node.getAnimations({subtree: true}).map(
+    one => one.effect.target.dataset.element)"""
+
+
+def test_numbers_travel_to_their_new_places(live):
+    """Those that change their place in the tables do, and no cell of memory."""
+    widget = HeadLayout(2, 6, 3)
+    opened = live(widget)
+    opened.button("from the start").click()
+    opened.button("next step").click()
+    before = _run(RECIPES[SPLIT][:2], widget.sizes).flatten().tolist()
+    opened.page.evaluate("document.getAnimations().forEach(one => one.finish())")
+    opened.button("next step").click()
+    moving = {int(element) for element in way(opened).evaluate(MOVING)}
+    after = widget.result().flatten().tolist()
+    assert moving >= {x for x, y in zip(before, after) if x != y} != set()
+    cells = way(opened).locator(".mha-memory")
+    assert cells.evaluate("x => x.getAnimations({subtree: true}).length") == 0
+    assert way(opened, 1).evaluate(MOVING) == []  # it had ended before
+
+
+def test_numbers_stand_still_where_motion_is_reduced(live):
+    opened = live(HeadLayout(), reduced_motion="reduce")
+    for name in ("from the start", "next step", "next step"):
+        opened.button(name).click()
+        assert way(opened).evaluate(MOVING) == []
 
 
 def test_memory_stays_or_is_copied(live):
     widget = HeadLayout(2, 6, 3, show=MERGE, beside="")
     opened = live(widget)
-    strips = column(opened).evaluate(
-        """node => [...node.querySelectorAll('.mha-memory')].map(strip =>
-            [...strip.querySelectorAll('button')].map(one => one.textContent))"""
-    )
     context = _run(["context"], widget.sizes).flatten().tolist()
     before, after = (
         [widget._name(i) for i in line] for line in (context, range(len(context)))
     )
+    opened.button("from the start").click()
+    strips = [strip(opened)]
+    for _ in range(3):
+        opened.button("next step").click()
+        strips.append(strip(opened))
     assert strips == [before, before, after, after]
-    assert column(opened, 1).is_hidden()
+    assert way(opened, 1).is_hidden()
 
 
 def test_brackets_tell_which_head_reads_each_cell(live):
     opened = live(HeadLayout())
     read = "nodes => nodes.map(one => one.textContent).filter(Boolean).join(' ')"
     for which, wanted in enumerate(["h0 h1 h0 h1 h0 h1", "h0 h1"]):
-        last = column(opened, which).locator(".mha-card").last
-        assert last.locator(".mha-reader").evaluate_all(read) == wanted
+        cells = way(opened, which).locator(".mha-reader")
+        assert cells.evaluate_all(read) == wanted
 
 
 def outlined(opened):
@@ -337,18 +401,20 @@ def outlined(opened):
 def test_click_follows_an_element_everywhere(live):
     widget = HeadLayout()
     opened = live(widget)
-    column(opened).locator("td .mha-cell", has_text="b2").last.click()
-    assert outlined(opened) == ["6"] * 10  # five cards, memory and table in each
-    assert "Following b2: sequence 0, token 1 (b), feature 2" in opened.text("output")
-    last = column(opened).locator(".mha-path").last.inner_text()
+    way(opened).locator("td .mha-cell", has_text="b2").click()
+    assert outlined(opened) == ["6"] * 4  # memory and table of both ways
+    said = opened.root_element.locator(".mha-ways + output").inner_text()
+    assert said == "Following b2: feature 2 of token b, number 0 of head 1."
+    path = way(opened).locator(".mha-path").inner_text()
     index = (widget.result() == 6).nonzero()[0].tolist()
-    assert last == f"b2 is at {index}: 0·12 + 1·2 + 1·4 + 0·1 = cell 6"
+    assert path == f"b2 is at {index}: 0·12 + 1·2 + 1·4 + 0·1 = cell 6"
+    opened.button("from the start").click()
+    assert outlined(opened) == ["6"] * 4  # and of every step
 
 
 def test_pointer_follows_while_it_is_there(live):
     opened = live(HeadLayout())
-    cells = column(opened).locator(".mha-memory").first.locator("button")
-    cells.nth(9).hover()
+    way(opened).locator(".mha-memory button").nth(9).hover()
     assert set(outlined(opened)) == {"9"}
     opened.page.mouse.move(1, 1)
     assert set(outlined(opened)) == {"0"}
@@ -356,7 +422,7 @@ def test_pointer_follows_while_it_is_there(live):
 
 def test_keyboard_follows_in_memory_and_in_tables(live):
     opened = live(HeadLayout())
-    memory = column(opened).locator(".mha-memory").nth(2)
+    memory = way(opened).locator(".mha-memory")
     stops = "node => node.querySelectorAll('[tabindex=\"0\"]').length"
     assert memory.evaluate(stops) == 1
     memory.locator("[tabindex='0']").focus()
@@ -364,7 +430,7 @@ def test_keyboard_follows_in_memory_and_in_tables(live):
         opened.page.keyboard.press(key)
         assert set(outlined(opened)) == {str(element)}
     assert memory.evaluate(stops) == 1
-    table = column(opened).locator(".mha-tables").nth(2)
+    table = way(opened).locator(".mha-tables")
     table.locator("[tabindex='0']").focus()
     order = HeadLayout().result().flatten().tolist()
     for key, place in [("Home", 0), ("ArrowDown", 2), ("ArrowRight", 3)]:
@@ -377,28 +443,31 @@ def test_keyboard_follows_in_memory_and_in_tables(live):
 def test_every_recipe_can_be_chosen_on_both_sides(live):
     widget = HeadLayout(batch=2)
     opened = live(widget)
-    for trait, label in enumerate(["show", "beside it"]):
+    unfold(opened)
+    for trait, label in enumerate(["show", "compare with"]):
         for name in NAMES:
             opened.control(label).select_option(name)
             found = contents(opened, trait)
             if name == REFUSED:
                 assert "RuntimeError: view size is not compatible" in (
-                    column(opened, trait).inner_text()
+                    way(opened, trait).inner_text()
                 )
                 continue
             result = _run(RECIPES[name], widget.sizes)
-            assert found[-1] == labelled(result, widget), name
-    opened.control("beside it").select_option("nothing")
-    assert column(opened, 1).is_hidden()
+            assert found == labelled(result, widget), name
+    opened.control("compare with").select_option("nothing")
+    assert way(opened, 1).is_hidden()
 
 
 def test_free_play_and_undo_by_keyboard(live):
-    widget = HeadLayout(beside="")
+    widget = HeadLayout()
     opened = live(widget)
     press = opened.page.keyboard.press
-    opened.button("start over").focus()
+    unfold(opened)
+    opened.button("clear").focus()
     press("Enter")
-    assert len(contents(opened)) == 1
+    assert contents(opened) == labelled(_run(["x"], widget.sizes), widget)
+    assert way(opened, 1).is_hidden()
     for operation, argument, steps in [
         ("view", "(B, H, T, D)", ["x", "view(B, H, T, D)"]),
         ("transpose", "(1, 3)", ["x", "view(B, H, T, D)", "transpose(1, 3)"]),
@@ -407,7 +476,7 @@ def test_free_play_and_undo_by_keyboard(live):
         opened.control("arguments").select_option(argument)
         opened.button("append").focus()
         press("Enter")
-        assert contents(opened)[-1] == labelled(_run(steps, widget.sizes), widget)
+        assert contents(opened) == labelled(_run(steps, widget.sizes), widget)
     assert opened.control("show").locator("option:checked").inner_text() == (
         "your own steps"
     )
@@ -418,30 +487,44 @@ def test_free_play_and_undo_by_keyboard(live):
     assert opened.button("append").is_disabled()
     opened.button("undo").focus()
     press("Space")
-    assert contents(opened)[-1] == labelled(_run(steps, widget.sizes), widget)
+    assert contents(opened) == labelled(_run(steps, widget.sizes), widget)
+
+
+def test_reset_restores_the_lesson_and_clear_empties(live):
+    widget = HeadLayout(2, 6, 3)
+    opened = live(widget)
+    lesson = opened.root_element.inner_text()
+    unfold(opened)
+    opened.control("T").select_option("1")
+    opened.button("clear").click()
+    assert way(opened, 1).is_hidden() and len(strip(opened)) == 6
+    opened.button("reset").click()
+    unfold(opened)
+    assert opened.root_element.inner_text() == lesson
 
 
 def test_split_offers_cat_alone(live):
     opened = live(HeadLayout(show=CONCAT))
+    unfold(opened)
     opened.button("undo").click()
     offered = opened.control("next step").locator("option").all_inner_texts()
     assert offered == ["cat"]
 
 
-def test_only_what_changed_is_drawn_anew(live):
+def test_what_did_not_change_is_not_drawn_anew(live):
     opened = live(HeadLayout())
-    column(opened).evaluate(
-        "node => node.querySelectorAll('.mha-card').forEach(one => one.kept = true)"
-    )
+    kept = "node => (node.querySelector('.mha-state').kept ??= [])"
+    for which in (0, 1):
+        way(opened, which).evaluate(f"node => ({kept})(node).push(1)")
+    unfold(opened)
     opened.button("append").click()
-    kept = column(opened).evaluate(
-        "node => [...node.querySelectorAll('.mha-card')].map(one => Boolean(one.kept))"
-    )
-    assert kept == [True, True, True, False]
+    found = [way(opened, which).evaluate(kept) for which in (0, 1)]
+    assert found == [[], [1]]
 
 
 def test_sizes_change_the_answer(live):
     opened = live(HeadLayout())
+    unfold(opened)
     assert "only because" not in head(opened, 1)
     opened.control("T").select_option("1")
     assert "✓ ready for attention. But only because T = 1" in head(opened, 1)
@@ -450,11 +533,12 @@ def test_sizes_change_the_answer(live):
     opened.control("D").select_option("4")
     assert opened.control("B").locator("option").all_inner_texts() == ["1"]  # 48 cells
     widget = HeadLayout(4, 12, 3)
-    assert contents(opened)[-1] == labelled(widget.result(), widget)
+    assert contents(opened) == labelled(widget.result(), widget)
 
 
 def test_colours_by_token(live):
     opened = live(HeadLayout())
+    unfold(opened)
     colours = (
         """nodes => nodes.slice(0, 12).map(x => getComputedStyle(x).backgroundColor)"""
     )
@@ -471,6 +555,7 @@ def test_table_holds_every_step(live):
     widget = HeadLayout()
     widget.element = 6
     opened = live(widget)
+    unfold(opened)
     rows = opened.table(TABLE)
     x = widget.result()
     assert rows[3] == [
@@ -486,46 +571,11 @@ def test_table_holds_every_step(live):
     assert len(rows) == 1 + 3 + 2
 
 
-def unfolded(opened, which=0):
-    return column(opened, which).evaluate(
-        "node => [...node.querySelectorAll('.mha-card details')].map(one => one.open)"
-    )
-
-
-PHONE = {"width": 360, "height": 640}
-
-
-def test_a_phone_shows_the_last_two_steps_first(live):
-    opened = live(HeadLayout(), viewport=PHONE)
-    assert unfolded(opened) == [False, True, True]
-    assert unfolded(opened, 1) == [False, True]
-    first = column(opened).locator(".mha-card summary").first
-    assert first.inner_text().split() == ["x", "(1,", "3,", "4)", "✓"]
-    first.press("Enter")
-    assert unfolded(opened) == [True, True, True]
-    opened.button("append").click()
-    assert unfolded(opened) == [False, False, True, True]
-    opened.button("start over").click()
-    assert unfolded(opened) == [True]
-    assert opened.width() == PHONE["width"] and opened.faults() == []
-
-
-def test_a_wide_page_shows_all_steps(live):
-    opened = live(HeadLayout())
-    assert unfolded(opened) == [True] * 3
-    column(opened).locator(".mha-card summary").first.click()
-    opened.button("append").click()
-    assert unfolded(opened) == [False, True, True, True]  # the reader's choice stays
-    opened.page.set_viewport_size(PHONE)
-    assert unfolded(opened) == [False, False, True, True]
-    opened.page.set_viewport_size({"width": 1000, "height": 640})
-    assert unfolded(opened) == [True] * 4
-
-
 def test_nothing_for_axe_to_find(live):
     widget = HeadLayout(2, 4, 2, 1, show=CONCAT, beside=REFUSED)
     widget.colour = "token"
     opened = live(widget)
+    unfold(opened)
     opened.table(TABLE)
     assert opened.faults() == []
 
@@ -533,9 +583,10 @@ def test_nothing_for_axe_to_find(live):
 def test_fits_a_small_phone(live):
     widget = HeadLayout(4, 12, 3, beside=CONCAT)
     opened = live(widget, viewport={"width": 320, "height": 640})
+    unfold(opened)
     assert opened.width() == 320
     cut = opened.root_element.evaluate(
-        """root => [...root.querySelectorAll('.mha-card *')].filter(one =>
+        """root => [...root.querySelectorAll('.mha-way *')].filter(one =>
             !one.closest('.mha-tables table') // which scroll in their frame
             && one.getBoundingClientRect().right > 320).length"""
     )
@@ -554,6 +605,7 @@ BAD_STATE = [
     ("tokens", 7, "at most 2 sequences of 6 tokens"),
     ("head_dim", 20, "at most 48"),
     ("element", 99, "no number 99"),
+    ("at", -2, "no step -2"),
     ("colour", "rainbow", "colour must be"),
     ("recipes", [["only a name"]], "a name and its steps"),
 ]

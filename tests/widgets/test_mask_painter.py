@@ -6,6 +6,7 @@ os.environ["KERAS_BACKEND"] = "torch"  # read once, when Keras is imported
 os.environ["HF_HUB_OFFLINE"] = "1"  # nothing here may be downloaded
 
 import contextlib
+from functools import partial
 
 import jax
 import numpy as np
@@ -28,12 +29,18 @@ from mha_lib.widgets import MaskPainter
 from tests.widgets.conftest import number
 
 T, S, E = 4, 6, 10
+CELL = 34  # pixels: none is wider
 QUERIES = ["the", "cat", "sat", "down"]
 KEYS = ["le", "chat", "s'est", "assis", "par", "terre"]
 TABLE = "Mask and weights as a table"
 CODE = "[aria-label=code]"
 GIVEN = "[aria-label='what the framework is given']"
 FORM = "the same mask for"
+
+
+@pytest.fixture
+def live(live):
+    return partial(live, folded=False)
 
 
 def scores(queries: int = T, keys: int = S) -> Tensor:
@@ -67,8 +74,8 @@ def cell(opened, t: int, s: int, at: int = 0) -> tuple[float, float]:
     """Where a cell of a map is; what lies around the cells is measured from the end."""
     box = opened.root_element.locator(".mha-map canvas").nth(at).bounding_box()
     return (
-        box["x"] + box["width"] - 2 - (S - s - 0.5) * 40,  # 40 pixels: none is wider
-        box["y"] + box["height"] - 2 - (T - t - 0.5) * 40,
+        box["x"] + box["width"] - 2 - (S - s - 0.5) * CELL,
+        box["y"] + box["height"] - 2 - (T - t - 0.5) * CELL,
     )
 
 
@@ -138,13 +145,48 @@ def test_a_drag_paints_what_the_first_cell_became(live):
     check(opened, mask)
 
 
-def test_a_finger_paints(live):
+def test_a_finger_paints_only_when_told_to(live):
     opened = live(painter(), has_touch=True, viewport={"width": 400, "height": 900})
-    opened.root_element.locator(".mha-paint").scroll_into_view_if_needed()
+    drawn = opened.root_element.locator(".mha-paint")
+    scrolls = "map => getComputedStyle(map).touchAction"
+    drawn.scroll_into_view_if_needed()
     opened.page.touchscreen.tap(*cell(opened, 1, 4))
     mask = torch.ones(T, S, dtype=torch.bool)
+    check(opened, mask)
+    assert f"“{QUERIES[1]}” → key “{KEYS[4]}”" in opened.text(".mha-painting ~ output")
+    assert drawn.evaluate(scrolls) == "pan-y"
+    opened.button("Paint with a finger").click()
+    assert drawn.evaluate(scrolls) == "pinch-zoom"
+    drawn.scroll_into_view_if_needed()
+    opened.page.touchscreen.tap(*cell(opened, 1, 4))
     mask[1, 4] = False
     check(opened, mask)
+
+
+def test_who_has_a_mouse_needs_no_leave_to_paint(live):
+    assert live(painter()).button("Paint with a finger").count() == 0
+
+
+def test_what_to_try(live):
+    tried = {
+        "causal": causal_mask(T, S),
+        "read the wrong way round": ~causal_mask(T, S),
+        "with a cache": causal_mask(T, S, align="bottom-right"),
+        "padding on the left": causal_mask(T, S) & (torch.arange(S) >= S - 3),
+        "a window": causal_mask(T, S) & ~causal_mask(T, S).tril(-3),
+    }
+    opened = live(painter(block=2, query=1))
+    before = shown(opened)[0]
+    for title, mask in tried.items():
+        opened.button(title).click()
+        check(opened, mask)
+        assert (
+            opened.text(".mha-note")
+            and opened.button(title).get_attribute("aria-pressed") == "true"
+        )
+    for _ in tried:
+        opened.button("Undo").click()
+    check(opened, before)
 
 
 def test_keys_paint(live):
@@ -158,8 +200,8 @@ def test_keys_paint(live):
         press("Enter" if key == "End" else "Space")
         mask[place] = False
         said = f"“{QUERIES[place[0]]}” → key “{KEYS[place[1]]}”"
-        assert said in opened.text("output >> nth=0")
-        assert "hidden, weight 0" in opened.text("output >> nth=0")
+        assert said in opened.text(".mha-painting ~ output")
+        assert "hidden, weight 0" in opened.text(".mha-painting ~ output")
         check(opened, mask)
     press("Shift+PageDown")  # paints on
     mask[:, 5] = False
@@ -251,7 +293,7 @@ def test_undo_takes_back_one_act_after_another(live):
         lambda: drag(2, 1),
         opened.button("Swap True and False").click,
         opened.button("Remove the paint").click,
-        opened.button("Start over").click,
+        opened.button("reset").click,
     ]
     for act in acts:
         act()
@@ -264,19 +306,16 @@ def test_undo_takes_back_one_act_after_another(live):
     assert opened.control("window").input_value() == "0"
 
 
-def test_start_over_returns_to_how_it_came(live):
+def test_reset_returns_to_how_it_came_and_can_be_undone(live):
     opened = live(painter(causal=True, length=4))
-    start_over = opened.button("Start over")
-    assert start_over.is_disabled()
     came = causal_mask(T, S) & padding_mask(torch.tensor([4]), S)[0]
     opened.page.mouse.click(*cell(opened, 0, 3))
     opened.control("block").fill("2")
     opened.button("Swap True and False").click()
     changed = shown(opened)[0]
     assert not torch.equal(changed, came)
-    start_over.click()
+    opened.button("reset").click()
     check(opened, came)
-    assert start_over.is_disabled()
     assert opened.control("block").input_value() == "0"
     opened.button("Undo").click()
     check(opened, changed)
@@ -553,7 +592,7 @@ def test_the_code_is_copied_or_selected(live, clipboard, said):
         f'Object.defineProperty(navigator, "clipboard", {{value: {clipboard}}})'
     )
     opened.button("Copy the code").click()
-    assert said in opened.text("output >> nth=1")
+    assert said in opened.text(".mha-forms output")
     taken = page.evaluate("window.taken ?? getSelection().toString()")
     code = opened.root_element.locator(CODE).text_content()
     assert taken.strip() == code.strip()
@@ -574,9 +613,9 @@ def test_nothing_for_axe_to_find(live, colours):
 
 def test_two_on_one_page_are_told_apart(live):
     opened = live(painter(), painter())
-    for summary in opened.page.locator("summary").all():
+    for summary in opened.page.locator(".mha-numbers summary").all():
         summary.click()
-    assert opened.count("details[open]") == 4
+    assert opened.count("details[open]") == 2 + 4  # More, and its tables
     assert opened.faults() == []
 
 

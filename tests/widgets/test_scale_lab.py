@@ -1,5 +1,7 @@
 """The lab shows what torch computes, for every D and divisor, to mouse and keyboard."""
 
+import re
+from functools import partial
 from math import inf, log, nan
 
 import pytest
@@ -18,8 +20,15 @@ DIVISORS = {  # option, formula, divisor of a head size
     "temperature": ("τ: your own number", "q·k / τ", lambda D: 2.0**1.25),
 }
 AVERAGES = {"mean": torch.mean, "median": torch.median}
+MARKS = {"none": "÷ 1", "sqrt": "÷ √D", "D": "÷ D", "temperature": "÷ τ"}
+LINE = ".mha-sides + output"
 CURVES, ROWS = "The curves as a table", "Scores and weights as a table"
 DIGITS = "⁰¹²³⁴⁵⁶⁷⁸⁹⁻"
+
+
+@pytest.fixture
+def live(live):
+    return partial(live, folded=False)
 
 
 def vectors(size: float = 1.0) -> tuple[torch.Tensor, torch.Tensor]:
@@ -107,7 +116,7 @@ def test_measures_of_one_query_and_of_all(live):
     widget = lab(D=8, average="mean")
     opened = live(widget)
     opened.control("query").fill("4")
-    for option, formula, divide in DIVISORS.values():
+    for kind, (option, _, divide) in DIVISORS.items():
         opened.control("divide by").select_option(option)
         found = expected(widget, 8, divide(8))
         largest = found["weights"].amax(-1)
@@ -127,9 +136,10 @@ def test_measures_of_one_query_and_of_all(live):
         for cells, values in zip(rows.values(), wanted, strict=True):
             assert [read(x) for x in cells] == [near(values[4]), near(values.mean())]
         best = int(found["weights"][4].argmax())
-        said = opened.text("output")
-        assert f"D = 8, x = {formula}: query 4 gives key {best} the weight" in said
-        assert f"{float(largest[4]):.3f}" in said
+        said = opened.text(LINE)
+        assert said.startswith("D = 8. ÷ 1: query 4 gives key ")
+        gives = f"{MARKS[kind]}: query 4 gives key {best} the weight"
+        assert f"{gives} {float(largest[4]):.3f};" in said
 
 
 def test_variance_stands_beside_its_theory(live):
@@ -152,7 +162,7 @@ def test_norm_towards_products_is_that_of_autograd(live):
 
 def test_slopes_that_almost_vanish_keep_their_digits(live):
     """From Σw² − 2Σw³ + (Σw²)² would come 0."""
-    widget = lab(2.5, D=MOST, query=1)
+    widget = lab(2.5, D=MOST, query=1, divisor="none")
     norm = expected(widget, MOST, 1.0)["norm"][1]
     assert 0 < norm < 1e-8
     assert read(measures(live(widget))["norm of the Jacobian ∂w/∂x"][0]) == near(norm)
@@ -162,8 +172,8 @@ def test_counts_the_queries_that_are_almost_sure(live):
     widget = lab(1.5, D=16)
     sure = int((expected(widget, 16, 1.0)["weights"].amax(-1) >= 0.99).sum())
     assert 0 < sure < T
-    said = live(widget).text("output")
-    assert f"In {sure} of {T} queries one key has 0.99" in said
+    said = live(widget).text(LINE)
+    assert f"in {sure} of {T} queries one key has 0.99" in said.split("÷ √D")[0]
 
 
 def test_scores_and_weights_as_a_table(live):
@@ -181,19 +191,59 @@ def test_scores_and_weights_as_a_table(live):
 # --- drawings ----------------------------------------------------------------------
 
 
-def test_bars_are_as_long_as_scores_and_weights(live):
-    widget = lab(D=16)
+@pytest.mark.parametrize("D", [2, 16])
+def test_bars_are_as_long_as_scores_and_weights_on_one_scale(live, D):
+    """On both sides and for every D: what shrinks can be seen to shrink."""
+    widget = lab(D=D)
     opened = live(widget)
-    found = expected(widget, 16, 1.0)
-    heights = torch.tensor([bar["height"] for bar in bars(opened, 1)])
-    assert torch.allclose(heights, (100 * found["weights"][0]).clamp(min=1).float())
-    scores = bars(opened, 0)
-    zero = 14 + 120 / 2
-    for bar, score in zip(scores, found["scores"][0], strict=True):
-        assert (bar["y"] < zero - 1e-6) == (score > 0)
-    reach = max(10, 10 * -(-float(found["scores"][0].abs().max()) // 10))
-    longest = max(bar["height"] for bar in scores)
-    assert longest == near(60 / reach * found["scores"][0].abs().max())
+    reach = max(float(expected(widget, n, 1.0)["scores"].abs().max()) for n in SIZES)
+    reach = 10 * -(-reach // 10)
+    for side, divisor in enumerate((1.0, D**0.5)):
+        found = expected(widget, D, divisor)
+        heights = torch.tensor([bar["height"] for bar in bars(opened, 2 * side + 1)])
+        wanted = (64 * found["weights"][0]).clamp(min=1).float()
+        assert torch.allclose(heights, wanted)
+        for bar, score in zip(bars(opened, 2 * side), found["scores"][0], strict=True):
+            assert bar["height"] == near(max(1, 32 / reach * abs(float(score))))
+            assert (bar["y"] < 14 + 32 - 1e-6) == (score > 0)
+
+
+def test_meters_show_how_much_of_the_gradient_is_left(live):
+    opened = live(lab(D=16))
+    for D in (16, 20):
+        opened.control("D").fill(str(SIZES.index(D)))
+        for mark, divisor in (("÷ 1", 1.0), ("÷ √D", D**0.5)):
+            meter = opened.root_element.get_by_role(
+                "meter", name=f"gradient left, {mark}", exact=True
+            )
+            norm = expected(lab(), D, divisor)["norm"].median()
+            assert float(meter.get_attribute("aria-valuenow")) == near(norm)
+            width = meter.locator("i").get_attribute("style")
+            assert width == f"width: {100 * norm / 0.5:.1f}%"
+
+
+def test_nothing_divided_is_one_side_alone(live):
+    opened = live(lab(divisor="none"))
+    assert opened.control("key, ÷ 1").first.is_visible()
+    assert opened.root_element.get_by_role("meter").count() == 1
+
+
+def test_what_to_try(live):
+    opened = live(lab())
+    for title, D, divisor in (
+        ("a small head", 2, 2**0.5),
+        ("a large head", 20, 20**0.5),
+    ):
+        opened.button(title).click()
+        left, right = (
+            read(x) for x in re.findall(r"(\S+) on the", opened.text(".mha-note"))
+        )
+        assert left == near(expected(lab(), D, 1.0)["norm"].median())
+        assert right == near(expected(lab(), D, divisor)["norm"].median())
+    opened.button("too much").click()
+    most = expected(lab(), 20, 20.0)["weights"].max()
+    assert f"more than {most:.2f}, an" in opened.text(".mha-note")
+    assert opened.text(".mha-note").endswith("an even share is 0.11.")
 
 
 def test_numbers_of_bars_do_not_cover_each_other(live):
@@ -240,36 +290,36 @@ def test_curves_differ_in_more_than_colour(live):
 
 
 def test_keyboard_moves_every_control(live):
-    widget = lab(D=8)
+    widget = lab(D=8, divisor="none")
     opened = live(widget)
     press = opened.page.keyboard.press
 
     opened.control("D").focus()
     before = bars(opened, 0), ring(opened, 1)
     press("ArrowRight")
-    assert "D = 16, x = q·k:" in opened.text("output")
+    assert "D = 16. ÷ 1: query" in opened.text(LINE)
     assert bars(opened, 0) != before[0] and ring(opened, 1) != before[1]
     assert opened.control("D").get_attribute("aria-valuetext") == "16"
     press("End")
-    assert "D = 20" in opened.text("output")
+    assert "D = 20" in opened.text(LINE)
 
     opened.control("divide by").focus()
     before = bars(opened, 1)
     press("ArrowDown")
-    assert "x = q·k / √D" in opened.text("output")
-    assert bars(opened, 1) != before
+    assert "÷ √D: query" in opened.text(LINE)
+    assert bars(opened, 3) != before == bars(opened, 1)
     press("End")
-    assert "x = q·k / τ" in opened.text("output")
+    assert "÷ τ: query" in opened.text(LINE)
 
     opened.control("τ").focus()
-    before = bars(opened, 1), ring(opened, 0)
+    before = bars(opened, 3), ring(opened, 0)
     press("ArrowRight")
-    assert bars(opened, 1) != before[0] and ring(opened, 0) != before[1]
+    assert bars(opened, 3) != before[0] and ring(opened, 0) != before[1]
     assert opened.control("τ").get_attribute("aria-valuetext") == "2.828"
 
     opened.control("query").focus()
     press("End")
-    assert f"query {T - 1} gives key" in opened.text("output")
+    assert f"query {T - 1} gives key" in opened.text(LINE)
 
     opened.control("average over the queries").focus()
     before = ring(opened, 2)
@@ -284,12 +334,12 @@ def test_mouse_moves_every_control(live):
         before = bars(opened, 1)
         box = opened.control(label).bounding_box()
         opened.page.mouse.click(box["x"] + box["width"] - 3, box["y"] + 5)
-        assert said in opened.text("output")
+        assert said in opened.text(LINE)
         assert bars(opened, 1) != before
-    before = bars(opened, 1)
+    before = bars(opened, 3)
     box = opened.control("τ").bounding_box()
     opened.page.mouse.click(box["x"] + box["width"] - 3, box["y"] + 5)
-    assert bars(opened, 1) != before
+    assert bars(opened, 3) != before
     assert opened.control("τ").get_attribute("aria-valuetext") == "32"
 
 
@@ -297,9 +347,9 @@ def test_key_follows_arrows_and_pointer(live):
     widget = lab(D=16, divisor="sqrt")
     found = expected(widget, 16, 4.0)
     opened = live(widget)
-    slider = opened.control("key")
+    slider = opened.control("key, ÷ √D")
     slider.focus()
-    band = opened.root_element.locator(".mha-band").first
+    band = opened.root_element.locator(".mha-band").nth(2)
     for key, s in [
         ("ArrowRight", 1),
         ("End", S - 1),
@@ -312,11 +362,13 @@ def test_key_follows_arrows_and_pointer(live):
         said = opened.text(".mha-detail")
         assert said.startswith(f"key {s}: ")
         assert f"x = {4 * found['scores'][0, s]:.2f} / 4 =".replace("-", "−") in said
-        assert read(said.split("w = ")[1]) == near(found["weights"][0, s])
+        assert read(said.split("w = ")[2]) == near(found["weights"][0, s])
         assert slider.get_attribute("aria-valuenow") == str(s)
-        assert slider.get_attribute("aria-valuetext") == said
+        spoken = slider.get_attribute("aria-valuetext")
+        assert spoken.startswith(f"key {s}: x = ")
+        assert read(spoken.split("w = ")[1]) == near(found["weights"][0, s])
     left = float(band.get_attribute("x"))
-    box = bars(opened, 1)[3]
+    box = bars(opened, 3)[3]
     frame = slider.bounding_box()
     opened.page.mouse.move(frame["x"] + box["x"] + 5, frame["y"] + 50)
     assert opened.text(".mha-detail").startswith("key 3: ")

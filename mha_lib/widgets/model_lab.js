@@ -1,0 +1,316 @@
+// A language model that computes in the page: type, switch heads off, let it write on.
+import { fixed, need, range } from "./arithmetic.js";
+import {
+  button, controls, css, h, motionReduced, numbers, palette, press, put, readout, say, shade,
+  slider, widget,
+} from "./common.js";
+import { heatmap } from "./heatmap.js";
+import { makeLab, readable } from "./model_lab_views.js";
+import { loadPacked } from "./packed_model.js";
+
+const TEMPERATURES = range(21).map((i) => i / 10);
+const MOST_LETTERS = 2000;
+const AT_ONCE = 40; // tokens that it writes before it stops
+const PAUSE = 90; // milliseconds from one to the next
+
+const begin = { temperature: 1, query: -1, key: -1, off: [] };
+const TRIES = {
+  "the bracket": {
+    note: "Head 0.3 looks back at “[”. Without it, the model closes another bracket: “)”.",
+    state: { ...begin, text: "foo[bar, baz", off: [3], layer: 0, head: 3 },
+  },
+  "looks, in vain": {
+    note: "Head 1.0 looks at the open quote. Without it, the quote is closed just as surely.",
+    state: { ...begin, text: 'The "name', off: [4], layer: 1, head: 0, key: 1 },
+  },
+  "looks away, matters": {
+    note: "Head 0.2 hardly looks at the open quote. Without it, closing is less than half as likely.",
+    state: { ...begin, text: 'The "name', off: [2], layer: 0, head: 2, key: 1 },
+  },
+  "only the likeliest": {
+    note: "At temperature 0 the model gets stuck: “x x x”. Choose 0.8, then write on.",
+    state: { ...begin, text: ">>> x = [1, 2, 3", layer: 0, head: 3, temperature: 0 },
+  },
+};
+
+const percent = (p) => (p > 0 && p < 0.005 ? "< 1 %" : `${Math.round(100 * p)} %`);
+
+function check(ui, { layers, heads }) {
+  const whole = (trait, least, most) => {
+    const x = ui.get(trait);
+    need(Number.isInteger(x) && x >= least && x < most, `${trait} must be a whole number from ${least} to ${most - 1}.`);
+  };
+  need(typeof ui.get("text") === "string" && ui.get("text").length <= MOST_LETTERS,
+    `the text must have at most ${MOST_LETTERS} characters.`);
+  whole("layer", 0, layers);
+  whole("head", 0, heads);
+  whole("seed", 0, 2 ** 31);
+  for (const trait of ["query", "key"]) whole(trait, -1, MOST_LETTERS);
+  const off = ui.get("off");
+  need(Array.isArray(off) && off.every((x) => Number.isInteger(x) && x >= 0 && x < layers * heads),
+    `off must list heads, layer · ${heads} + head.`);
+  const t = ui.get("temperature");
+  need(Number.isFinite(t) && t >= 0 && t <= 2, "the temperature must be from 0 to 2.");
+}
+
+export default widget("Model lab", (ui) => {
+  const sizes = ui.get("sizes");
+  const name = (i) => `${Math.floor(i / sizes.heads)}.${i % sizes.heads}`;
+  const chosen = () => ui.get("layer") * sizes.heads + ui.get("head");
+  const isOff = (i) => ui.get("off").includes(i);
+  const asked = () => ({ text: ui.get("text"), off: ui.get("off"), temperature: ui.get("temperature") });
+
+  // --- the model: the first view is stored, all others wait for its numbers -------------
+  let lab = null;
+  let asking = null;
+  let trouble = "";
+  const load = () => {
+    const { packed, packed_name: called, packed_at: address } = Object.fromEntries(
+      ["packed", "packed_name", "packed_at"].map((trait) => [trait, ui.get(trait)]));
+    asking ??= (packed ? Promise.resolve(packed) : loadPacked(called, address))
+      .then((text) => {
+        lab = makeLab(text);
+        trouble = "";
+      }, (error) => {
+        trouble = `The model cannot compute: ${error.message} Change something to try again.`;
+      })
+      .then(() => {
+        asking = null;
+        ui.redraw();
+      });
+    return asking;
+  };
+  /** Do something with the model, once it is there. */
+  const withModel = (action) => (lab ? action() : load().then(() => lab && action()));
+
+  let now = ui.get("first"); // what is shown
+  let waiting = false; // what is shown is of another state
+  let known = null; // the traits of which `now` is the view, whether computed or not
+  ui.follow(() => {
+    check(ui, sizes);
+    const wanted = JSON.stringify(asked());
+    const first = ui.get("first");
+    if (wanted === JSON.stringify(first.asked)) [now, waiting] = [first, false];
+    else if (lab) [now, waiting] = [lab.view(asked()) ?? now, false]; // of no text the last one stays
+    else {
+      waiting = true;
+      if (known !== wanted) load();
+    }
+    known = wanted;
+  });
+
+  const place = () => {
+    const last = now.words.length - 1;
+    const i = ui.get("query") < 0 ? last : Math.min(ui.get("query"), last);
+    const row = now.maps[chosen()][i];
+    const j = ui.get("key") < 0 ? row.indexOf(Math.max(...row)) : Math.min(ui.get("key"), last);
+    return [i, j];
+  };
+  const change = (traits) => ui.setAll({ query: -1, key: -1, ...traits });
+
+  // --- the text ---------------------------------------------------------------------
+  const area = h("textarea", {
+    id: `${ui.id}-text`, rows: 2, maxlength: MOST_LETTERS, spellcheck: "false",
+    oninput: () => {
+      stop();
+      change({ text: area.value });
+    },
+  });
+  ui.follow(() => {
+    if (area.value !== ui.get("text")) area.value = ui.get("text");
+  });
+  const tried = () => Object.values(TRIES).findIndex(({ state }) =>
+    ["text", "off", "temperature", "layer", "head"].every((x) => `${state[x]}` === `${ui.get(x)}`));
+  const tries = h("div", { class: "mha-tries", role: "group", "aria-label": "try this" },
+    h("span", { class: "mha-caption" }, "Try this:"),
+    Object.entries(TRIES).map(([title, { state }]) => button(title, () => {
+      stop();
+      ui.setAll(state);
+    })));
+  const note = h("p", { class: "mha-note" });
+  ui.follow(() => {
+    [...tries.children].slice(1).forEach((one, i) => press(one, i === tried()));
+    say(note, Object.values(TRIES)[tried()]?.note ?? "");
+  });
+
+  // --- all heads, small; one of them large --------------------------------------------
+  const canvases = range(sizes.layers * sizes.heads).map(() => h("canvas", { "aria-hidden": "true" }));
+  const small = h("div", { class: "mha-grid", role: "group", "aria-label": "heads, a layer in each row" },
+    canvases.map((canvas, i) => {
+      const one = button("", () => change({ layer: Math.floor(i / sizes.heads), head: i % sizes.heads }));
+      one.append(canvas, h("span", {}, name(i)));
+      return one;
+    }));
+  let drawn = null;
+  ui.follow(() => {
+    const colours = palette(ui.root);
+    if (now && (drawn?.now !== now || drawn.colours !== colours)) {
+      canvases.forEach((canvas, i) => paint(canvas, now.maps[i], colours));
+      drawn = { now, colours };
+    }
+    [...small.children].forEach((one, i) => {
+      press(one, i === chosen());
+      put(one, { "aria-label": `head ${name(i)}${isOff(i) ? ", switched off" : ""}` });
+      one.classList.toggle("mha-off", isOff(i));
+    });
+  });
+  const flip = button("", () => {
+    const off = isOff(chosen()) ? ui.get("off").filter((i) => i !== chosen()) : [...ui.get("off"), chosen()];
+    ui.set("off", off.sort((a, b) => a - b));
+  });
+  const allOn = button("all on", () => ui.set("off", []));
+  ui.follow(() => {
+    say(flip, `switch ${name(chosen())} ${isOff(chosen()) ? "on" : "off"}`);
+    put(flip, { "aria-label": `switch head ${name(chosen())} ${isOff(chosen()) ? "on" : "off"}` });
+    allOn.disabled = !ui.get("off").length;
+  });
+
+  const labels = new WeakMap(); // the same list for the same words, or the map is drawn anew
+  const wordsOf = (view) => {
+    if (!labels.has(view)) labels.set(view, view.words.map(readable));
+    return labels.get(view);
+  };
+  const large = heatmap(ui, {
+    most: 24,
+    move: (i, j) => ui.setAll({ query: i, key: Math.min(i, j) }),
+    content() {
+      const map = now.maps[chosen()];
+      const [i, j] = place();
+      return {
+        rows: wordsOf(now),
+        columns: wordsOf(now),
+        value: (a, b) => map[a][b] ?? 0,
+        text: (a, b) => fixed(map[a][b]),
+        hidden: (a, b) => b > a,
+        of: [map],
+        cursor: [i, j],
+        row: i,
+        label: `weights of head ${name(chosen())}: arrow keys move from cell to cell`,
+      };
+    },
+  });
+  const line = readout();
+  ui.follow(() => {
+    const [i, j] = place();
+    const [query, key] = [i, j].map((k) => readable(now.words[k]));
+    const weight = `Head ${name(chosen())}: “${query}” looks at “${key}” with weight ${fixed(now.maps[chosen()][i][j])}.`;
+    const tokens = now.of > now.read ? ` Only the last ${now.read} of ${now.of} tokens are read.` : "";
+    const hint = !ui.get("text") ? "Type something: the model says what comes next. "
+      : waiting && !trouble ? "Loading the model … " : trouble && waiting ? `${trouble} ` : "";
+    say(line, `${hint}${weight}${tokens}`);
+  });
+
+  // --- what comes next ------------------------------------------------------------------
+  const next = h("ol", { class: "mha-next", "aria-label": "what comes next" });
+  const legend = h("div", { class: "mha-caption mha-legend" });
+  const which = () => {
+    const off = ui.get("off");
+    return off.length > 2 ? `without ${off.length} heads` : `without ${off.map(name).join(" and ")}`;
+  };
+  ui.follow(() => {
+    const some = ui.get("off").length > 0;
+    const rows = now.next;
+    while (next.children.length > rows.length) next.lastChild.remove();
+    while (next.children.length < rows.length) {
+      const at = next.children.length;
+      next.append(h("li", {},
+        button("", () => withModel(() => appendToken(now.next[at][0]))),
+        h("span", { class: "mha-bars", "aria-hidden": "true" }, h("i"), h("i")), h("span", { class: "mha-value" })));
+    }
+    rows.forEach(([token, before, after], i) => {
+      const [one, bars, value] = next.children[i].children;
+      say(one, readable(token));
+      put(one, { "aria-label": `append “${readable(token)}”` });
+      [some ? before : 0, after].forEach((p, k) => put(bars.children[k], { style: `width: ${(100 * p).toFixed(1)}%` }));
+      say(value, some ? `${percent(before)} → ${percent(after)}` : percent(after));
+    });
+    legend.replaceChildren("What comes next: ", ...(some
+      ? [h("i", { class: "mha-whole" }), "whole model, ", h("i"), which()] : [h("i"), "probability"]));
+  });
+  function appendToken(token) {
+    const text = lab.append(ui.get("text"), token);
+    if (text !== null) change({ text });
+  }
+
+  const cells = range(2).map(() => [h("th", { scope: "row" }), h("td"), h("td", { class: "mha-goes" })]);
+  const beside = h("table", { class: "mha-beside" },
+    h("thead", {}, h("tr", {}, h("td"), ["loss (nats)", "the likeliest continuation"].map((x) => h("th", { scope: "col" }, x)))),
+    h("tbody", {}, cells.map((row) => h("tr", {}, row))));
+  ui.follow(() => {
+    const some = ui.get("off").length > 0;
+    put(beside, { "aria-label": "the whole model beside the one with heads off: loss of the text in nats a token, and how it goes on" });
+    cells.forEach(([title, loss, goes], k) => {
+      title.parentElement.hidden = k === 1 && !some;
+      say(title, k ? which() : "whole model");
+      say(loss, now.losses[k] === null ? "–" : fixed(now.losses[k]));
+      say(goes, readable(now.goes[k]) || "The context is full.");
+    });
+  });
+
+  // --- writing on -----------------------------------------------------------------------
+  let timer = 0;
+  let left = 0;
+  const write = button("write on", () => (left ? stop() : withModel(() => {
+    left = AT_ONCE;
+    if (motionReduced()) while (left) writeOne();
+    else writeOne();
+  })));
+  function writeOne() {
+    const text = ui.root.isConnected && lab.writeOn(ui.get("text"), { ...asked(), seed: ui.get("seed") });
+    left = text ? left - 1 : 0;
+    if (text) change({ text });
+    else ui.redraw();
+    if (left && !motionReduced()) timer = setTimeout(writeOne, PAUSE);
+  }
+  function stop() {
+    clearTimeout(timer);
+    left = 0;
+    ui.redraw();
+  }
+  const again = button("", () => ui.set("seed", (ui.get("seed") + 1) % 2 ** 31));
+  ui.follow(() => {
+    say(write, left ? "stop" : "write on");
+    write.disabled = !left && (!ui.get("text") || (lab && now.of >= lab.context));
+    say(again, `seed ${ui.get("seed")}: take another`);
+    area.scrollTop = left ? area.scrollHeight : area.scrollTop;
+  });
+
+  ui.root.append(
+    tries, note,
+    h("div", { class: "mha-typed" }, h("label", { for: area.id }, "text"), area),
+    h("div", { class: "mha-panels" },
+      h("div", { class: "mha-all" }, small, h("div", { class: "mha-switch" }, flip, allOn)),
+      h("div", { class: "mha-one" }, large),
+      h("div", { class: "mha-chances" }, legend, next)),
+    line, h("div", { class: "mha-both" }, beside),
+    h("div", { class: "mha-last" },
+      controls(
+        slider(ui, {
+          label: "temperature", trait: "temperature", values: () => TEMPERATURES,
+          format: (t) => (t === 0 ? "0: the likeliest" : fixed(t, 1)),
+        }),
+        write, again),
+      numbers(ui, "The map as a table", () => ({
+        caption: `weights of head ${name(chosen())}`,
+        columns: ["query \\ key", ...wordsOf(now)],
+        rows: now.maps[chosen()].map((row, i) => [
+          wordsOf(now)[i], ...now.words.map((_, j) => (j > i ? "hidden" : fixed(row[j], 3)))]),
+      }))),
+  );
+}, {
+  question: "Which head knows what comes next?",
+  lead: "A language model computes here. Switch a head off: what does it no longer know?",
+  lesson: ["text", "off", "layer", "head", "query", "key", "temperature", "seed"],
+});
+
+/** A causal map as one picture, a pixel a cell. */
+function paint(canvas, map, colours) {
+  put(canvas, { width: map.length, height: map.length });
+  const context = canvas.getContext("2d");
+  context.clearRect(0, 0, map.length, map.length);
+  map.forEach((row, i) => row.forEach((x, j) => {
+    if (j > i) return;
+    context.fillStyle = css(shade(colours, x));
+    context.fillRect(j, i, 1, 1);
+  }));
+}

@@ -1,0 +1,76 @@
+// What ModelLab shows of a text: the whole model beside the same with heads off.
+import { range } from "./arithmetic.js";
+import { chance, chances, draw, goOn, lossOf, makeRunner } from "./model_run.js";
+import { makeTokenizer } from "./model_tokens.js";
+import { unpackModel } from "./packed_model.js";
+
+const SHOWN = 32; // tokens in a map, the last ones
+const LISTED = 6; // of the tokens that may come next
+const FURTHER = 10; // tokens that a model goes on with
+
+/** A token with its spaces and line ends made visible. */
+export const readable = (token) => token.replaceAll(" ", "·").replaceAll("\n", "↵");
+
+/** A packed model at work; it keeps what it has read of a text and its beginnings. */
+export function makeLab(packed) {
+  const model = unpackModel(packed);
+  const { tokens, encode } = makeTokenizer(model);
+  const { context } = model.sizes;
+  const whole = makeRunner(model);
+  let changed = whole;
+  let written = { text: null, ids: [] }; // its own tokens, which a text may be cut into otherwise
+  let last = null;
+
+  const idsOf = (text) => (text === written.text ? written.ids : encode(text));
+  const read = (text) => idsOf(text).slice(-context);
+  const without = (off) => {
+    if (!off.length) return whole;
+    if (`${changed.off}` !== `${off}`) changed = makeRunner(model, off);
+    return changed;
+  };
+
+  /** What is drawn; the same object as long as nothing changed. */
+  function view({ text, off, temperature }) {
+    const key = JSON.stringify([text, off, temperature]);
+    if (last?.key !== key) last = { key, view: look(text, off, temperature) };
+    return last.view;
+  }
+
+  function look(text, off, temperature) {
+    const ids = read(text);
+    if (!ids.length) return null;
+    const runners = [whole, without(off)];
+    const reads = runners.map((runner) => runner.read(ids));
+    const [before, now] = reads.map((rows) => chances(rows.at(-1).logits, temperature));
+    const most = (i) => Math.max(before[i], now[i]);
+    const top = range(tokens.length).sort((a, b) => most(b) - most(a) || a - b).slice(0, LISTED).filter(most);
+    const from = Math.max(0, ids.length - SHOWN);
+    return {
+      words: ids.slice(from).map((id) => tokens[id]),
+      read: ids.length,
+      of: idsOf(text).length,
+      next: top.map((i) => [tokens[i], before[i], now[i]]),
+      losses: reads.map(lossOf),
+      goes: runners.map((runner) => goOn(runner, ids, FURTHER).map((i) => tokens[i]).join("")),
+      maps: reads[1][0].maps.map((_, head) =>
+        reads[1].slice(from).map(({ maps }) => [...maps[head].slice(from)])),
+    };
+  }
+
+  /** The text with one token more, or null where the context is full. */
+  function append(text, token) {
+    const ids = [...idsOf(text), tokens.indexOf(token)];
+    if (ids.length > context) return null;
+    written = { text: text + token, ids };
+    return written.text;
+  }
+
+  /** The same with a token that is drawn: from the same seed the same text. */
+  function writeOn(text, { off, temperature, seed }) {
+    const ids = idsOf(text);
+    if (!ids.length || ids.length >= context) return null;
+    const { logits } = without(off).read(ids).at(-1);
+    return append(text, tokens[draw(chances(logits, temperature), chance(seed, ids.length))]);
+  }
+  return { view, append, writeOn, context };
+}

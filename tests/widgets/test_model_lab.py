@@ -1,0 +1,548 @@
+"""ModelLab shows what torch computes, answers every hand, and asks no network."""
+
+import json
+import re
+
+import pytest
+import torch
+
+from mha_lib.model import generate, next_token_probabilities
+from mha_lib.model.heads import removed
+from mha_lib.model.kept import load_kept
+from mha_lib.model.quantised import FILE, unpack
+from mha_lib.widgets import ModelLab, to_html
+from mha_lib.widgets import page as page_module
+from tests.widgets.conftest import Live, assert_says
+
+TEXT = "print(items[0"
+MAP = "The map as a table"
+DESK, PHONE = {"width": 1280, "height": 720}, {"width": 390, "height": 844}
+
+
+@pytest.fixture(scope="module")
+def model():
+    return unpack()
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return load_kept()[1]
+
+
+def readable(token: str) -> str:
+    return token.replace(" ", "·").replace("\n", "↵")
+
+
+def percent(p: float) -> str:
+    return "< 1 %" if 0 < p < 0.005 else f"{int(100 * p + 0.5)} %"
+
+
+@torch.no_grad()
+def expected(model, tokenizer, text, off=(), temperature=1.0) -> dict:
+    """What the page shall say of a text, by torch with the same numbers."""
+    tokens = torch.tensor([tokenizer.encode(text)[-128:]])
+    found = {"chances": [], "loss": [], "goes": []}
+    for heads in ((), off):
+        with removed(model, heads):
+            logits, maps = model.maps(tokens)
+            room = min(10, 128 - tokens.shape[1])
+            goes = generate(model, tokens, room, temperature=0)[0, tokens.shape[1] :]
+        found["chances"].append(next_token_probabilities(logits[0, -1], temperature))
+        loss = torch.nn.functional.cross_entropy(logits[0, :-1], tokens[0, 1:])
+        found["loss"].append(f"{loss:.2f}")
+        goes = readable(tokenizer.decode(goes.tolist()))
+        found["goes"].append(goes or "The context is full.")
+    found["maps"] = maps[:, 0]
+    return found
+
+
+def next_tokens(opened) -> list[list[str]]:
+    """[token, what is said of it] of each row."""
+    return opened.root_element.locator(".mha-next li").evaluate_all(
+        "all => all.map(x => [x.children[0].innerText, x.children[2].innerText])"
+    )
+
+
+def beside(opened) -> list[list[str]]:
+    """The rows in sight of the table that holds both models."""
+    return opened.root_element.locator(".mha-beside tbody tr").evaluate_all(
+        "all => all.filter(x => !x.hidden)"
+        ".map(x => [...x.cells].map(c => c.textContent))"
+    )
+
+
+def ready(opened):
+    """Go on when the model has come and what was asked for is in sight."""
+    opened.page.wait_for_function(
+        "!document.querySelector('.mha-readout:not(:empty)')?.innerText"
+        ".includes('Loading')"
+    )
+    opened.settle()
+
+
+def type_text(opened, text):
+    opened.control("text").fill(text)
+    ready(opened)
+
+
+def said(opened) -> str:
+    return opened.root_element.locator("output").last.inner_text()
+
+
+def assert_shows(opened, model, tokenizer, text, off=(), temperature=1.0):
+    wanted = expected(model, tokenizer, text, off, temperature)
+    before, now = wanted["chances"]
+    rows = next_tokens(opened)
+    assert rows
+    for token, shown in rows:
+        i = next(i for i, x in enumerate(tokenizer.tokens) if readable(x) == token)
+        parts = [percent(before[i]), percent(now[i])] if off else [percent(now[i])]
+        assert shown == " → ".join(parts), token
+    likeliest = int(torch.maximum(before, now).argmax())
+    assert rows[0][0] == readable(tokenizer.tokens[likeliest])
+    both = list(zip(wanted["loss"], wanted["goes"]))[: 2 if off else 1]
+    assert [tuple(row[1:]) for row in beside(opened)] == both
+
+
+# --- what it computes ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("off", [[], [(0, 3)], [(0, 1), (1, 2), (2, 3)]], ids=str)
+def test_the_first_view_and_the_page_agree_with_torch(live, model, tokenizer, off):
+    """The first view is Python's; back from another text, it is the page's own."""
+    opened = live(ModelLab(TEXT, off=off, temperature=0.7))
+    assert_shows(opened, model, tokenizer, TEXT, off, 0.7)
+    type_text(opened, TEXT + "]")
+    assert_shows(opened, model, tokenizer, TEXT + "]", off, 0.7)
+
+
+def test_what_the_page_computes_is_what_python_stored(live):
+    widget = ModelLab(TEXT, off=[(1, 1)])
+    found = live(widget).page.evaluate(
+        """async packed => {
+            const read = name => [...document.scripts].find(x => x.type.includes(name));
+            const { state } = JSON.parse(read("widget-state").textContent);
+            const own = Object.values(state).map(x => x.state).find(x => x._esm);
+            const url = URL.createObjectURL(new Blob(
+                [own._esm + "\\nexport { makeLab };"], { type: "text/javascript" }));
+            const { makeLab } = await import(url);
+            return makeLab(own.packed).view(own.first.asked);
+        }""",
+        None,
+    )
+    first = widget.first
+    for name in ("words", "read", "of", "goes"):
+        assert found[name] == first[name], name
+    assert [row[0] for row in found["next"]] == [row[0] for row in first["next"]]
+    for ours, theirs in zip(found["next"], first["next"]):
+        assert ours[1:] == pytest.approx(theirs[1:], abs=1e-4)
+    assert found["losses"] == pytest.approx(first["losses"], abs=1e-4)
+    for ours, theirs in zip(found["maps"], first["maps"], strict=True):
+        for a, b in zip(ours, theirs, strict=True):
+            assert a == pytest.approx(b, abs=2e-5)
+
+
+@pytest.mark.parametrize("head", [(0, 0), (1, 2), (2, 3)])
+def test_the_map_is_that_of_the_head(live, model, tokenizer, head):
+    opened = live(ModelLab(TEXT))
+    opened.button(f"head {head[0]}.{head[1]}").click()
+    wanted = expected(model, tokenizer, TEXT, [(0, 3)])["maps"][head]
+    for t, row in enumerate(opened.table(MAP)[1:]):
+        cells = ["hidden" if s > t else f"{w:.3f}" for s, w in enumerate(wanted[t])]
+        for cell, other in zip(row[1:], cells, strict=True):
+            near = "hidden" in (cell, other) or abs(float(cell) - float(other)) < 2e-3
+            assert near and ("hidden" in cell) == ("hidden" in other)
+
+
+def test_heads_are_switched_off_and_on(live, model, tokenizer):
+    opened = live(ModelLab(TEXT, off=[], head=(1, 1)))
+    assert len(beside(opened)) == 1
+    opened.button("switch head 1.1 off").click()
+    ready(opened)
+    assert_shows(opened, model, tokenizer, TEXT, [(1, 1)])
+    opened.button("head 0.3").click()
+    opened.button("switch head 0.3 off").click()
+    assert_shows(opened, model, tokenizer, TEXT, [(0, 3), (1, 1)])
+    opened.button("head 1.1, switched off").click()
+    opened.button("switch head 1.1 on").click()
+    assert_shows(opened, model, tokenizer, TEXT, [(0, 3)])
+    opened.button("all on").click()
+    assert_shows(opened, model, tokenizer, TEXT)
+    assert opened.button("all on").is_disabled()
+
+
+def test_temperature_changes_the_chances_alone(live, model, tokenizer):
+    opened = live(ModelLab(TEXT))
+    for step, temperature in ((0, 0), (5, 0.5), (20, 2)):
+        opened.control("temperature").fill(str(step))
+        ready(opened)
+        assert_shows(opened, model, tokenizer, TEXT, [(0, 3)], temperature)
+
+
+def test_a_bar_appends_its_token(live, model, tokenizer):
+    opened = live(ModelLab("The list is", off=[]))
+    token = next_tokens(opened)[1][0]
+    opened.button(f"append “{token}”").click()
+    ready(opened)
+    text = opened.control("text").input_value()
+    assert text == "The list is" + token.replace("·", " ").replace("↵", "\n")
+    assert_shows(opened, model, tokenizer, text)
+
+
+def test_of_a_long_text_the_end_is_read(live, model, tokenizer):
+    text = "The list is a sequence of items. " * 30
+    opened = live(ModelLab("x"))
+    type_text(opened, text)
+    assert_shows(opened, model, tokenizer, text, [(0, 3)])
+    count = len(tokenizer.encode(text))
+    assert f"Only the last 128 of {count} tokens are read." in said(opened)
+    assert len(opened.table(MAP)) == 1 + 32
+    assert opened.button("write on").is_disabled()
+
+
+def test_an_empty_text_asks_for_one(live, model, tokenizer):
+    opened = live(ModelLab(TEXT))
+    type_text(opened, "")
+    assert "Type something" in said(opened)
+    type_text(opened, "a")  # a single token: there is no loss yet
+    assert beside(opened)[0][1] == "–"
+
+
+def test_characters_that_the_model_has_never_seen(live, model, tokenizer):
+    text = "naïve 日本 👩‍👧"
+    opened = live(ModelLab(TEXT))
+    type_text(opened, text)
+    assert_shows(opened, model, tokenizer, text, [(0, 3)])
+
+
+# --- the states that the buttons set --------------------------------------------------
+
+
+def chance_of(model, tokenizer, text, token, off=()):
+    """[whole, without] of one token."""
+    i = tokenizer.tokens.index(token)
+    return [float(p[i]) for p in expected(model, tokenizer, text, off)["chances"]]
+
+
+def test_the_bracket(live, model, tokenizer):
+    opened = live(ModelLab())
+    assert opened.button("the bracket").get_attribute("aria-pressed") == "true"
+    first = next_tokens(opened)
+    opened.button("only the likeliest").click()
+    ready(opened)
+    opened.button("the bracket").click()
+    assert next_tokens(opened) == first
+    whole, without = chance_of(model, tokenizer, "foo[bar, baz", "]", [(0, 3)])
+    assert whole > 0.7 and without < 0.2
+    lost = expected(model, tokenizer, "foo[bar, baz", [(0, 3)])["chances"][1]
+    assert tokenizer.tokens[int(lost.argmax())] == ")"
+    assert "“z” looks at “[” with weight 0.49" in said(opened)
+    assert "Head 0.3 looks back at “[”" in opened.text(".mha-note")
+
+
+def test_a_head_that_looks_in_vain(live, model, tokenizer):
+    opened = live(ModelLab())
+    opened.button("looks, in vain").click()
+    ready(opened)
+    text = 'The "name'
+    assert opened.control("text").input_value() == text
+    assert_shows(opened, model, tokenizer, text, [(1, 0)])
+    whole, without = chance_of(model, tokenizer, text, '"', [(1, 0)])
+    assert whole > 0.8 and without > whole - 0.01
+    row = expected(model, tokenizer, text)["maps"][1, 0, -1]
+    assert int(row.argmax()) == 1 and row[1] > 0.5
+
+
+def test_a_head_that_looks_away_and_matters(live, model, tokenizer):
+    opened = live(ModelLab())
+    opened.button("looks away, matters").click()
+    ready(opened)
+    text = 'The "name'
+    assert_shows(opened, model, tokenizer, text, [(0, 2)])
+    whole, without = chance_of(model, tokenizer, text, '"', [(0, 2)])
+    assert without < whole / 2
+    assert expected(model, tokenizer, text)["maps"][0, 2, -1, 1] < 0.05
+    assert "with weight 0.0" in said(opened)
+
+
+def test_the_likeliest_gets_stuck(live, model, tokenizer):
+    opened = live(ModelLab(), reduced_motion="reduce")
+    opened.button("only the likeliest").click()
+    ready(opened)
+    text = ">>> x = [1, 2, 3"
+    assert_shows(opened, model, tokenizer, text, [], 0)
+    assert "x·x·x" in beside(opened)[0][2]
+    opened.button("write on").click()
+    tokens = torch.tensor([tokenizer.encode(text)])
+    wanted = tokenizer.decode(generate(model, tokens, 40, temperature=0)[0].tolist())
+    assert opened.control("text").input_value() == wanted
+    assert " x x x x x x x x" in wanted
+
+
+# --- writing on -----------------------------------------------------------------------
+
+
+def test_one_seed_writes_one_text(live):
+    opened = live(ModelLab("The list", off=[], seed=5), reduced_motion="reduce")
+
+    def written():
+        opened.button("reset").click()
+        opened.button(re.search("seed .*", opened.text(".mha-last"))[0]).focus()
+        opened.button("write on").click()
+        ready(opened)
+        return opened.control("text").input_value()
+
+    one = written()
+    assert one.startswith("The list") and len(one) > 40
+    assert written() == one
+    opened.button("reset").click()
+    opened.button("seed 5: take another").click()
+    opened.button("write on").click()
+    ready(opened)
+    assert opened.control("text").input_value() != one
+
+
+def test_writing_stops_when_asked_and_where_the_context_ends(live):
+    opened = live(ModelLab("The list", off=[]))
+    opened.button("write on").click()
+    opened.page.wait_for_function(
+        "document.querySelector('textarea').value.length > 12"
+    )
+    opened.button("stop").click()
+    text = opened.control("text").input_value()
+    opened.page.wait_for_timeout(400)  # milliseconds; four tokens, if it went on
+    assert opened.control("text").input_value() == text
+    type_text(opened, "a b " * 59)  # 118 of 128 tokens
+    opened.page.emulate_media(reduced_motion="reduce")
+    opened.button("write on").click()
+    assert opened.button("write on").is_disabled()
+
+
+# --- every hand -------------------------------------------------------------------
+
+
+def test_keyboard_goes_from_cell_to_cell(live, model, tokenizer):
+    opened = live(ModelLab(TEXT, off=[], head=(2, 1)))
+    maps = expected(model, tokenizer, TEXT)["maps"][2, 1]
+    words = [readable(tokenizer.tokens[x]) for x in tokenizer.encode(TEXT)]
+    opened.root_element.locator(".mha-map").focus()
+    last = len(words) - 1
+    for key, (t, s) in [
+        ("Home", (last, 0)),
+        ("ArrowRight", (last, 1)),
+        ("ArrowUp", (last - 1, 1)),
+        ("End", (last - 1, last - 1)),
+        ("PageUp", (0, 0)),
+        ("ArrowRight", (0, 0)),  # what comes later is hidden
+    ]:
+        opened.page.keyboard.press(key)
+        where = f"“{words[t]}” looks at “{words[s]}” with weight"
+        assert f"Head 2.1: {where} {maps[t, s]:.2f}." in said(opened)
+
+
+def test_every_control_is_reached_by_tab(live):
+    opened = live(ModelLab())
+    opened.button("reset").focus()
+    reached = []
+    for _ in range(34):
+        reached.append(
+            opened.page.evaluate(
+                "(x => x.getAttribute('aria-label') ?? x.innerText ?? x.id)"
+                "(document.activeElement)"
+            )
+        )
+        opened.page.keyboard.press("Tab")
+    for wanted in ("the bracket", "head 0.0", "switch head 0.3 on", "append “]”"):
+        assert wanted in reached
+    assert {"write on", "seed 0: take another", MAP} <= set(reached)
+    opened.button("head 1.2").focus()
+    opened.page.keyboard.press("Enter")
+    assert opened.button("head 1.2").get_attribute("aria-pressed") == "true"
+
+
+def test_typing_reaches_the_model_and_not_the_notebook(live, model, tokenizer):
+    opened = live(ModelLab("foo", off=[]))
+    opened.page.evaluate(
+        "document.addEventListener('keydown', () => (window.heard = true))"
+    )
+    opened.control("text").focus()
+    opened.page.keyboard.press("End")
+    opened.page.keyboard.type("(x")
+    ready(opened)
+    assert_shows(opened, model, tokenizer, "foo(x")
+    assert opened.page.evaluate("window.heard") is None
+
+
+def test_reset_brings_the_lesson_back(live):
+    opened = live(ModelLab())
+    before = next_tokens(opened), beside(opened), said(opened)
+    opened.button("only the likeliest").click()
+    ready(opened)
+    assert (next_tokens(opened), beside(opened), said(opened)) != before
+    opened.button("reset").click()
+    assert (next_tokens(opened), beside(opened), said(opened)) == before
+
+
+def test_a_link_holds_the_state(live, model, tokenizer):
+    opened = live(ModelLab())
+    type_text(opened, "f(x[0")
+    opened.button("switch head 0.3 on").click()
+    opened.button("copy link").click()
+    address = opened.page.evaluate("location.href")
+    assert address.startswith("file://") and "#" in address
+    opened.page.goto("about:blank")
+    opened.page.goto(address)
+    opened.page.wait_for_selector("html[data-widgets=ready]")
+    ready(opened)
+    assert opened.control("text").input_value() == "f(x[0"
+    assert_shows(opened, model, tokenizer, "f(x[0")
+
+
+@pytest.mark.parametrize(("viewport", "most"), [(DESK, 600), (PHONE, 900)], ids=str)
+def test_fits_one_screen_in_every_state_of_the_lesson(live, viewport, most):
+    opened = live(ModelLab(), viewport=viewport)
+    heights = {}
+    for name in ("the bracket", "looks, in vain", "looks away, matters"):
+        opened.button(name).click()
+        ready(opened)
+        heights[name] = opened.root_element.evaluate("x => x.offsetHeight")
+    assert max(heights.values()) <= most, heights
+    assert opened.width() == viewport["width"]
+
+
+def test_fits_a_small_phone(live):
+    opened = live(ModelLab(), viewport={"width": 320, "height": 640})
+    assert opened.width() == 320
+    type_text(opened, "The list is a sequence of items. " * 9)
+    assert opened.width() == 320
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_nothing_for_axe_to_find(live, scheme):
+    opened = live(ModelLab(), color_scheme=scheme)
+    opened.table(MAP)
+    assert opened.faults() == []
+
+
+def test_drawing_follows_the_theme_of_the_page(live):
+    opened = live(ModelLab(), color_scheme="light")
+    light = [opened.pixels(".mha-grid canvas", 5), opened.pixels()]
+    opened.light("dark")
+    dark = [opened.pixels(".mha-grid canvas", 5), opened.pixels()]
+    assert all(a != b for a, b in zip(light, dark))
+
+
+# --- the file beside the page ---------------------------------------------------------
+
+
+def apart(widget, folder) -> None:
+    """A page and the model's numbers beside it, as the book's pages have them."""
+    page = to_html(widget, title="Test")
+    packed = json.dumps(widget.packed)
+    assert packed in page
+    page = page.replace(packed, '""').replace(
+        '"packed_at":""', '"packed_at":"model.js"'
+    )
+    (folder / "page.html").write_text(page, encoding="utf-8")
+
+
+@pytest.fixture
+def beside_page(chromium, tmp_path, monkeypatch):
+    monkeypatch.setattr(page_module, "png", lambda figure: "")
+    monkeypatch.setattr(ModelLab, "still", lambda self: None)
+    apart(ModelLab(), tmp_path)
+    opened = Live(chromium, tmp_path)
+    opened.root = tmp_path.as_uri()
+    opened.asked = []
+    opened.page.on("request", lambda x: opened.asked.append(x.url.split("/")[-1]))
+    opened.page.goto((tmp_path / "page.html").as_uri())
+    opened.page.wait_for_selector("html[data-widgets=ready]")
+    opened.root_element = opened.page.locator(".mha").first
+    yield opened
+    opened.context.close()
+
+
+def test_the_numbers_are_loaded_when_asked_for(beside_page, tmp_path, model, tokenizer):
+    (tmp_path / "model.js").write_bytes(FILE.read_bytes())
+    opened = beside_page
+    opened.button("head 1.1").click()  # the first view holds all its maps
+    opened.settle()
+    assert opened.asked == ["page.html"] and len(next_tokens(opened)) == 6
+    opened.button("all on").click()
+    opened.page.wait_for_function("document.querySelector('.mha-goes').innerText")
+    ready(opened)
+    assert opened.asked == ["page.html", "model.js"]
+    assert_shows(opened, model, tokenizer, "foo[bar, baz")
+    type_text(opened, "f(x[0")
+    assert_shows(opened, model, tokenizer, "f(x[0")
+    assert opened.asked == ["page.html", "model.js"] and opened.complaints == []
+
+
+def test_a_missing_file_is_a_sentence_and_another_touch_tries_again(
+    beside_page, tmp_path, model, tokenizer
+):
+    opened = beside_page
+    opened.button("all on").click()
+    opened.root_element.get_by_text("could not be loaded").wait_for()
+    (tmp_path / "model.js").write_bytes(FILE.read_bytes())
+    opened.control("text").fill(TEXT)
+    opened.root_element.get_by_text("could not be loaded").wait_for(state="hidden")
+    ready(opened)
+    assert_shows(opened, model, tokenizer, TEXT)
+
+
+BAD_STATE = [
+    ("text", "a" * 2001, "at most 2000 characters"),
+    ("off", [12], "off must list heads"),
+    ("off", [-1], "off must list heads"),
+    ("layer", 3, "layer must be a whole number from 0 to 2"),
+    ("head", 4, "head must be a whole number from 0 to 3"),
+    ("temperature", 2.5, "from 0 to 2"),
+    ("temperature", float("nan"), "from 0 to 2"),
+    ("seed", -1, "seed must be"),
+    ("query", -2, "query must be"),
+]
+
+
+def test_bad_state_is_a_sentence(live):
+    assert_says(live, ModelLab, BAD_STATE)
+
+
+# --- Python ---------------------------------------------------------------------------
+
+
+def test_says_what_it_holds():
+    assert repr(ModelLab("a b", off=[])) == "ModelLab('a b')"
+    lab = ModelLab("x", off=[(2, 1), (0, 3), (2, 1)])
+    assert repr(lab) == "ModelLab('x' without heads 0.3, 2.1)"
+
+
+@pytest.mark.parametrize("off", [[], [(0, 3)]])
+def test_still_shows_the_map_and_the_bars(off):
+    figure = ModelLab(off=off).still()
+    left, right = figure.axes
+    assert left.images[0].get_array().shape == (10, 10)
+    assert len(right.patches) == 6 * (1 + len(off))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"text": ""}, "1 to 2,000 characters; got 0"),
+        ({"text": "a" * 2001}, "got 2,001"),
+        ({"off": [(3, 0)]}, r"below \(3, 4\); got \(3, 0\)"),
+        ({"off": [3]}, "pair"),
+        ({"head": (0, 4)}, r"got \(0, 4\)"),
+        ({"temperature": -0.1}, "from 0 to 2; got -0.1"),
+        ({"temperature": float("nan")}, "from 0 to 2; got nan"),
+        ({"seed": -1}, "seed must be"),
+    ],
+)
+def test_wrong_arguments_name_the_requirement(options, message):
+    with pytest.raises(ValueError, match=message):
+        ModelLab(**options)
+
+
+def test_a_text_that_is_none():
+    with pytest.raises(TypeError, match="text must be a str; got int"):
+        ModelLab(3)
