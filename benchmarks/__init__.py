@@ -7,5 +7,7 @@ get one ``workload``; ``parity`` refuses whoever computes something else. ``timi
 beside a description of the ``machine``; ``views`` read it for the tables of the
 ``report`` with its ``goals``, for the ``plots`` and for the ``chapter``.
 
-``timers`` are commands apart: they time the book, imports, pages and grading.
+Whole language models, ours and other people's, are ``models``.
+
+``timers`` are commands apart: they time the book, imports, models, pages and grading.
 """

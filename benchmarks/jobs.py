@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from benchmarks import memory, parity, roofline, shares, timing
+from benchmarks import memory, models, parity, roofline, shares, timing
 from benchmarks.contestants import FLOOR, HERE, Contestant
 from benchmarks.cuda import ON_CUDA
 from benchmarks.peers import PEERS
@@ -118,4 +118,6 @@ BY_KIND = {
     "shares": shares_of,
     "moved": moved_by,
     "limits": limits_of,
+    "learning": models.race_learning,
+    "writing": models.race_writing,
 }

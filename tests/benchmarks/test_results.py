@@ -13,6 +13,10 @@ def committed():
     return sorted(results.FOLDER.glob("*.json"))
 
 
+def of_layers():
+    return [path for path in committed() if path.stem != "models"]
+
+
 @pytest.mark.parametrize("path", committed(), ids=lambda path: path.stem)
 def test_committed_numbers_are_small_and_complete(path):
     assert path.stat().st_size < MAX_BYTES
@@ -27,10 +31,11 @@ def test_committed_numbers_are_small_and_complete(path):
             assert 0 < row["low"] <= row["ratio"] <= row["high"]
             assert row["ms"] > 0 and row["rounds"] >= timing.LEAST_ROUNDS
             assert row["faults"] >= 0 and row["system"] >= 0
-    assert {entry["part"] for entry in entries} == set(__main__.PARTS)
+    parts = {entry["part"] for entry in entries}
+    assert parts == ({"models"} if path.stem == "models" else set(__main__.PARTS))
 
 
-@pytest.mark.parametrize("path", committed(), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", of_layers(), ids=lambda path: path.stem)
 def test_tables_and_plots_of_committed_numbers(path, tmp_path):
     content = results.load(path)
     text = report.report(content)
