@@ -26,7 +26,7 @@ serve: $(READY) ## show the pages on http://localhost:8000 (PORT=8001 for anothe
 	@$(BIN)/python -m http.server $(PORT) --bind localhost --directory _build/html
 
 notebooks: $(READY) ## execute every chapter in place, outputs and all
-	@$(BIN)/python -m tools.notebook run book/*.ipynb book/deeper/*.ipynb
+	@$(BIN)/python -m tools.notebook run book/*.ipynb book/deeper/*.ipynb book/play/*.ipynb
 
 assignments: $(READY) ## execute every assignment, and write what students get
 	@$(BIN)/python -m tools.notebook run book/assignments/*.ipynb
@@ -39,8 +39,9 @@ quick: $(READY) ## run most tests of the library and of check (a minute)
 	@EXAMPLES=5 $(BIN)/python -m pytest -q -m "not exhaustive and not long" \
 		tests/library tests/check mha_lib --ignore=mha_lib/grade
 
-exhaustive: $(READY) ## try every case of what the tests try a sample of
+exhaustive: book ## try every case of what the tests try a sample of
 	@$(BIN)/python -m pytest -m exhaustive tests
+	@$(BIN)/python -m pytest book/*.ipynb book/deeper/*.ipynb book/play/*.ipynb
 
 mutants: $(READY) ## put small faults into the library; do the tests notice? (12 minutes)
 	@$(BIN)/python -m mutants

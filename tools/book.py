@@ -9,6 +9,7 @@ ROOT = Path(__file__).resolve().parents[1]
 HTML = ROOT / "_build" / "html"
 STUDENT = ROOT / "book" / "assignments" / "student"
 DEEPER = ROOT / "book" / "deeper"
+PLAY = ROOT / "book" / "play"
 
 
 def read_yaml(name: str) -> dict:
@@ -34,18 +35,23 @@ def notebooks() -> list[Path]:
 
 
 def lessons() -> list[Path]:
-    """Every chapter, and beneath it its deeper pages, in reading order."""
+    """Every chapter, beneath it its deeper pages, and the pages to play with."""
     return [path for path in notebooks() if path.parent != STUDENT]
 
 
 def chapters() -> list[Path]:
     """Every chapter in reading order."""
-    return [path for path in lessons() if path.parent != DEEPER]
+    return [path for path in lessons() if path.parent == ROOT / "book"]
 
 
 def deeper() -> list[Path]:
     """Every deeper page in reading order."""
     return [path for path in lessons() if path.parent == DEEPER]
+
+
+def play() -> list[Path]:
+    """Every page that is a widget first, and lesson after it."""
+    return [path for path in lessons() if path.parent == PLAY]
 
 
 def assignments() -> list[Path]:

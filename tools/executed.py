@@ -62,7 +62,8 @@ def digest_of_files(name: str) -> str:
 
 
 def digest_of_packages() -> str:
-    installed = sorted(f"{x.name} {x.version}" for x in distributions())
+    # A package is met once for each folder on the path that leads to it.
+    installed = sorted({f"{x.name} {x.version}" for x in distributions()})
     return hashlib.sha256("\n".join([sys.version, *installed]).encode()).hexdigest()
 
 
@@ -85,6 +86,19 @@ def kept(cache: JupyterCacheAbstract, page: NotebookNode, digest: str) -> bool:
     except KeyError:
         return False
     return record.data.get("digest") == digest
+
+
+class NotRun(LookupError):
+    """No outputs of a page as it is now: the build has to run it first."""
+
+
+def remembered(path: Path, page: NotebookNode, digest: str) -> NotebookNode:
+    """The page with the outputs that the last build got of it."""
+    cache = get_cache(str(folder()))
+    if not kept(cache, page, digest):
+        raise NotRun(f"{path.name} has changed since it was run; run: make book")
+    _, filled = cache.merge_match_into_notebook(page)
+    return filled
 
 
 def seconds(cache: JupyterCacheAbstract) -> dict[str, float]:

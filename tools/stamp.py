@@ -18,7 +18,7 @@ from tools import book
 UNSTAMPED = "YOUR_NAME"  # the owner until somebody sets one: no link leads anywhere
 ADDRESS = re.compile(r"https://github\.com/[\w.-]+/[\w.-]+(?<!\.git)")
 # In a notebook, \" ends the address.
-INSTALL = re.compile(r"(mha_lib(?:\[\w+\])? @ )git\+[^\s\"\\]+")
+INSTALL = re.compile(r"(mha_lib(?:\[[\w,]+\])? @ )git\+[^\s\"\\]+")
 LINKS = re.compile(r"(<!-- links\b.*?-->\n).*?(<!-- /links -->)", re.DOTALL)
 ROW = re.compile(r"^\| \[(.+?)\]\(([\w/]+\.ipynb)\) \| (.*) \|$", re.MULTILINE)
 TABLES = (  # page, header, and which of its columns tells what a notebook is about

@@ -12,6 +12,7 @@ from tools.browser import Visit
 
 DESK = {"width": 1280, "height": 800}
 PHONE = {"width": 360, "height": 740}
+PAPER = {"width": 718, "height": 1047}  # A4 without its margins
 PATIENCE = 300_000  # milliseconds; nothing here takes one second on a quiet machine
 
 
@@ -38,11 +39,13 @@ def opened(chromium, roots):
     """Open a page for the length of a `with`, with fonts and typeset mathematics."""
 
     @contextmanager
-    def open_page(page, scheme="http", colours="light", viewport=DESK, **context):
+    def open_page(
+        page, scheme="http", colours="light", viewport=DESK, query="", **context
+    ):
         root = roots[scheme]
         visit = Visit(
             chromium,
-            f"{root}/{page}.html",
+            f"{root}/{page}.html{query}",
             root,
             color_scheme=colours,
             viewport=viewport,
@@ -57,6 +60,30 @@ def opened(chromium, roots):
             visit.context.close()
 
     return open_page
+
+
+# Buttons of the theme fade into their new colour: what axe saw halfway was too pale.
+AT_ONCE = "*, ::before, ::after { transition: none !important }"
+
+
+def switch(page, colours: str, screen: dict) -> None:
+    """What a reader's system does in the evening, on a screen of that size."""
+    page.set_viewport_size(screen)
+    page.add_style_tag(content=AT_ONCE)
+    page.emulate_media(color_scheme=colours)
+    page.wait_for_selector(f"html[data-theme={colours}]", state="attached")
+
+
+@contextmanager
+def printing(page):
+    """What a browser does before it prints, and after."""
+    page.emulate_media(media="print")
+    page.evaluate("() => void dispatchEvent(new Event('beforeprint'))")
+    try:
+        yield
+    finally:
+        page.evaluate("() => void dispatchEvent(new Event('afterprint'))")
+        page.emulate_media(media="screen")
 
 
 @pytest.fixture

@@ -1,8 +1,8 @@
-"""Every page works in a browser: no network, no errors, mathematics, small screens.
+"""Every page works in a browser: no network, no errors, mathematics, phones, paper.
 
-Opening a page is what takes long. Each is opened twice: over http on a desk, in light
-colours, and from a file on a phone, in dark ones. Then the colours are switched, as
-the system of a reader switches them.
+Opening a page is what takes long. Each is opened once: from a file, on a phone, in dark
+colours. Then the screen grows, the colours are switched, as the system of a reader
+switches them, and the page is printed. A sample is opened as a server gives it, too.
 """
 
 import functools
@@ -14,7 +14,7 @@ from axe_playwright_python.sync_playwright import Axe
 
 import mha_lib.widgets
 from mha_lib.widgets.base import VIEW, Widget
-from tests.book.conftest import DESK, PHONE
+from tests.book.conftest import DESK, PAPER, PHONE, printing, switch
 from tools import book
 
 TOO_WIDE = """() => {
@@ -32,6 +32,22 @@ DISTORTED = """() => [...document.querySelectorAll('article img')]
 ICONS_WITHOUT_A_SIGN = """() => [...document.querySelectorAll('i[class*="fa-"]')]
     .filter(icon => getComputedStyle(icon, '::before').content.length < 3)
     .map(icon => icon.className)"""
+
+SPLIT = """() => [...document.querySelectorAll('code .pre')].filter(name => {
+    if (name.getClientRects().length < 2) return false;
+    const letters = [];
+    const texts = document.createTreeWalker(name, NodeFilter.SHOW_TEXT);
+    while (texts.nextNode()) {
+        const [text, range] = [texts.currentNode, document.createRange()];
+        for (let i = 0; i < text.length; i++) {
+            range.setStart(text, i);
+            range.setEnd(text, i + 1);
+            letters.push([text.data[i], range.getBoundingClientRect().top]);
+        }
+    }
+    return letters.some(([letter, top], i) => i && Math.abs(top - letters[i - 1][1]) > 8
+        && /[A-Za-z0-9]/.test(letter) && /[A-Za-z0-9]/.test(letters[i - 1][0]));
+}).map(name => name.textContent)"""
 
 
 @functools.cache
@@ -52,35 +68,25 @@ def widgets_of(page: str) -> int:
     return sum(text.partition("(")[0] in names for text in outputs)
 
 
-# --- each page, opened once in each way ----------------------------------------------
+def sample(tried: list[str], name: str = "page", **options):
+    """Every page, but those that are not tried only where it is to be exhaustive."""
+    marks = {True: (), False: pytest.mark.exhaustive}
+    pages = [pytest.param(x, marks=marks[x in tried]) for x in book.pages()]
+    return pytest.mark.parametrize(name, pages, **options)
+
+
+# --- each page, opened once -----------------------------------------------------------
 
 
 @pytest.fixture(scope="module", params=book.pages())
-def desk(request, opened):
-    with opened(request.param, "http", "light", DESK) as visit:
-        visit.widgets = widgets_of(request.param)
-        yield visit
-
-
-@pytest.fixture(scope="module", params=book.pages())
-def phone(request, opened):
+def reader(request, opened):
     with opened(request.param, "file", "dark", PHONE) as visit:
         visit.widgets = widgets_of(request.param)
         yield visit
 
 
-# Buttons of the theme fade into their new colour: what axe saw halfway was too pale.
-AT_ONCE = "*, ::before, ::after { transition: none !important }"
-
-
-def switch(visit, colours: str) -> None:
-    visit.page.add_style_tag(content=AT_ONCE)
-    visit.page.emulate_media(color_scheme=colours)
-    visit.page.wait_for_selector(f"html[data-theme={colours}]", state="attached")
-
-
-def assert_works(visit, colours: str) -> None:
-    switch(visit, colours)
+def assert_works(visit, colours: str, screen: dict) -> None:
+    switch(visit.page, colours, screen)
     assert visit.count("mjx-container") == visit.count(".math")
     assert visit.count("mjx-merror") == 0
     assert visit.count(f'script[type="{VIEW}"]') == visit.widgets
@@ -91,25 +97,32 @@ def assert_works(visit, colours: str) -> None:
     assert visit.complaints == []
 
 
-@pytest.mark.parametrize("colours", ["light", "dark"])
-def test_page_works_on_a_desk(desk, colours):
-    assert_works(desk, colours)
-
-
 @pytest.mark.parametrize("colours", ["dark", "light"])
-def test_page_works_from_a_file_on_a_phone(phone, colours):
-    assert_works(phone, colours)
+def test_page_works_from_a_file_on_a_phone(reader, colours):
+    assert_works(reader, colours, PHONE)
 
 
-def test_page_fits_a_phone(phone):
-    width = phone.page.evaluate("document.documentElement.scrollWidth")
-    assert width <= PHONE["width"], phone.page.evaluate(TOO_WIDE)
-    assert phone.page.evaluate(DISTORTED) == []
+def test_page_fits_a_phone(reader):
+    switch(reader.page, "light", PHONE)
+    width = reader.page.evaluate("document.documentElement.scrollWidth")
+    assert width <= PHONE["width"], reader.page.evaluate(TOO_WIDE)
+    assert reader.page.evaluate(DISTORTED) == []
 
 
-def test_every_icon_is_there(desk):
-    assert desk.count('i[class*="fa-"]') > 5
-    assert desk.page.evaluate(ICONS_WITHOUT_A_SIGN) == []
+def test_names_are_split_at_underscores_and_dots_alone(reader):
+    switch(reader.page, "light", PHONE)
+    assert reader.page.evaluate(SPLIT) == []
+
+
+@pytest.mark.parametrize("colours", ["light", "dark"])
+def test_page_works_from_a_file_on_a_desk(reader, colours):
+    assert_works(reader, colours, DESK)
+
+
+def test_every_icon_is_there(reader):
+    switch(reader.page, "light", DESK)
+    assert reader.count('i[class*="fa-"]') > 5
+    assert reader.page.evaluate(ICONS_WITHOUT_A_SIGN) == []
 
 
 # --- axe-core finds nothing to mend, in either colours -------------------------------
@@ -134,10 +147,8 @@ SWAP = """() => {
     return swaps;
 }"""
 SWAP_BACK = "swaps => swaps.forEach(([old, fresh]) => fresh.replaceWith(old))"
-RULES = {  # in the dark, those that look at colours
-    "light": {},
-    "dark": {"runOnly": ["color-contrast", "link-in-text-block"]},
-}
+COLOURS = {"runOnly": ["color-contrast", "link-in-text-block"]}
+STRUCTURE = {"rules": {"color-contrast": {"enabled": False}}}
 
 
 @contextmanager
@@ -154,17 +165,66 @@ def one_of_a_kind(page):
         page.evaluate(SWAP_BACK, swaps)
 
 
-@pytest.mark.parametrize("colours", RULES)
-def test_axe_finds_nothing(desk, colours):
-    switch(desk, colours)
-    options = {"resultTypes": ["violations"]} | RULES[colours]
-    with one_of_a_kind(desk.page):
-        found = Axe().run(desk.page, options=options).response["violations"]
-    faults = [f"{x['id']}: {n['html'][:200]}" for x in found for n in x["nodes"]]
-    assert faults == []
+def faults(page, options: dict) -> list[str]:
+    with one_of_a_kind(page):
+        axe = Axe().run(page, options={"resultTypes": ["violations"]} | options)
+    found = axe.response["violations"]
+    return [f"{x['id']}: {n['html'][:200]}" for x in found for n in x["nodes"]]
 
 
-# --- without scripts -----------------------------------------------------------------
+COLOURFUL = [*book.pages()[::5], *filter(widgets_of, book.pages())]
+
+
+def test_axe_finds_nothing(reader, request):
+    switch(reader.page, "light", DESK)
+    everything = request.node.callspec.params["reader"] in COLOURFUL
+    assert faults(reader.page, {} if everything else STRUCTURE) == []
+
+
+@sample(COLOURFUL, "reader", indirect=True)
+@pytest.mark.parametrize(
+    "colours", ["dark", pytest.param("light", marks=pytest.mark.exhaustive)]
+)
+def test_axe_finds_nothing_in_the_colours(reader, colours):
+    switch(reader.page, colours, DESK)
+    assert faults(reader.page, COLOURS) == []
+
+
+# --- on paper -------------------------------------------------------------------------
+
+CUT = """() => [...document.querySelectorAll('article *')]
+    .filter(e => getComputedStyle(e).overflowX !== 'visible' && e.clientWidth
+        && e.scrollWidth > e.clientWidth + 1
+        // MathJax cuts the pieces of a long brace on purpose
+        && !e.matches('mjx-assistive-mml, mjx-ext, span.math'))
+    .map(e => e.outerHTML.slice(0, 160))"""
+FOLDS = "article details, .admonition.toggle"
+EMPTY_FRAMES = """folds => [...document.querySelectorAll(folds)]
+    .filter(fold => fold.checkVisibility() && ![...fold.children].slice(1)
+        .some(x => x.checkVisibility({visibilityProperty: true, opacityProperty: true})
+            && x.getBoundingClientRect().height > 5))
+    .map(fold => fold.outerHTML.slice(0, 160))"""
+
+
+def test_paper_shows_all_of_it(reader):
+    switch(reader.page, "light", PAPER)
+    folds = reader.count("article details[open]")
+    with printing(reader.page):
+        assert reader.page.evaluate(CUT) == []
+        assert reader.page.evaluate(EMPTY_FRAMES, FOLDS) == []
+        assert reader.count("article details.hide:not([open]):visible") == 0
+    assert reader.count("article details[open]") == folds
+
+
+# --- from a server, and without scripts -----------------------------------------------
+
+
+@sample([*book.pages()[::8], "book/05_masks"])
+def test_page_works_from_a_server_on_a_desk(visit, page):
+    opened = visit(page, "http", "light", DESK)
+    opened.widgets = widgets_of(page)
+    assert_works(opened, "light", DESK)
+    assert_works(opened, "dark", DESK)
 
 
 @pytest.mark.parametrize("page", [page for page in book.pages() if widgets_of(page)])

@@ -118,8 +118,7 @@ WITH_SIGNS = {  # pages that together show every kind, and what of it
 
 @pytest.mark.parametrize("page", WITH_SIGNS)
 def test_what_is_drawn_is_in_the_very_font(visit, page):
-    opened = visit(page)
-    opened.page.goto(f"{opened.page.url}?highlight=attention")  # Hide Search Matches
+    opened = visit(page, query="?highlight=attention")  # Hide Search Matches
     opened.page.wait_for_selector(".highlight-link")
     assert opened.count(WITH_SIGNS[page]) > 0
     known = faces(sheets(book.HTML / f"{page}.html"))

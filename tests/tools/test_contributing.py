@@ -9,7 +9,7 @@ from tools import book
 
 PAGES = ["README.md", "CONTRIBUTING.md"]
 # What a newcomer will write, what a command makes, and paths from elsewhere.
-PLACES = re.compile(r"NN|_name\b|\bname\.|/aN|^\.|^student/|^_build/")
+PLACES = re.compile(r"NN|^FOLDER/|_name\b|\bname\.|/aN|^\.|^student/|^_build/")
 IN_WORDS = re.compile(r"`([\w.-]+/[\w./*-]*)`")
 IN_COMMANDS = re.compile(r"(?:pytest|python -m|jupyter)[\w. -]* ([\w.-]+/[\w./-]+)")
 

@@ -96,6 +96,29 @@ def test_what_changed_is_run(pages, ran, file, old, new, runs):
     assert again(ran) == ([], runs)
 
 
+@pytest.mark.parametrize(
+    "file, old, new",
+    [
+        ("book/01_notebook.ipynb", "print(1)", "print(2)"),
+        ("mha_lib/it.py", "3", "4"),
+    ],
+)
+def test_what_is_not_as_it_was_run_is_not_remembered(pages, ran, file, old, new):
+    path = pages / "book" / "01_notebook.ipynb"
+
+    def remembered():
+        found = executed.pages()
+        return executed.remembered(path, found[path], executed.digests(found)[path])
+
+    with pytest.raises(executed.NotRun, match="01_notebook.ipynb .* run: make book"):
+        remembered()
+    again(ran)
+    assert remembered().cells[-1].source == "# from mha_lib import it\nprint(1)"
+    edit(pages / file, old, new)
+    with pytest.raises(executed.NotRun):
+        remembered()
+
+
 def test_what_a_cell_says_of_its_picture_is_part_of_it(pages, ran):
     again(ran)
     path = pages / "book" / "01_notebook.ipynb"
