@@ -1,8 +1,17 @@
-"""A browser for the tests that need one."""
+"""What many tests need: a browser, and the tasks as they were before."""
 
 import os
 
 import pytest
+
+from mha_lib.check import registered
+
+
+@pytest.fixture(scope="module", autouse=True)
+def tasks_as_they_were():
+    """What a file registers, with each assignment it reads, is forgotten after it."""
+    with registered():
+        yield
 
 
 @pytest.fixture(scope="module")
