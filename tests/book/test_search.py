@@ -46,7 +46,7 @@ WANTED = {  # what is typed, and the first place that the results lead to
     "FusedMHA": "04_one_matrix_for_qkv#the-layer",
     "EinsumMHA": "06_einsum_sequence_first#the-layer-step-by-step",
     "masked_softmax": "05_masks#the-function",
-    "split_heads": "08_tensorflow_style#the-way-there-the-way-back",
+    "split_heads": "03_all_heads_at_once#two-steps-view-then-transpose",
     "scaled_dot_product_attention": "01_attention#the-same-as-pytorch-s",
     "key_padding_mask": "07_pytorchs_own#the-mask-that-means-the-opposite",
     "need_weights": "07_pytorchs_own#the-function-underneath",

@@ -1,0 +1,48 @@
+"""What a chapter says that it changes in a class is what it changes."""
+
+import re
+
+import pytest
+
+from tools import book, notebook
+
+DIFF = re.compile(r"^```diff\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def code(path) -> set[str]:
+    """Each line of code in a chapter, without the solutions."""
+    cells = (cell for cell in notebook.read(path).cells if cell.cell_type == "code")
+    shown = (cell.source for cell in cells if "solution" not in notebook.tags(cell))
+    return set("\n".join(shown).splitlines())
+
+
+def changes(path) -> list[str]:
+    """The lines of every difference on the page, with their marks."""
+    cells = notebook.read(path).cells
+    prose = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+    lines = "".join(DIFF.findall(prose)).splitlines()
+    return [line for line in lines if line.strip()]
+
+
+def untrue(lines: list[str], old: set[str], new: set[str]) -> list[str]:
+    """Lines that say - of what was not there, or + of what is not there now."""
+    fits = {"-": (old,), "+": (new,), " ": (old, new)}
+    return [x for x in lines if any(x[1:] not in side for side in fits[x[0]])]
+
+
+@pytest.mark.parametrize("path", book.chapters(), ids=lambda path: path.stem)
+def test_a_difference_is_the_true_one(path):
+    chapters = book.chapters()
+    old = set().union(*map(code, chapters[: chapters.index(path)]))
+    assert untrue(changes(path), old, code(path)) == []
+
+
+def test_there_are_differences():
+    assert sum(map(bool, map(changes, book.chapters()))) >= 2
+
+
+def test_an_untrue_difference_is_noticed():
+    old, new = {"a = 1", "b = 2"}, {"a = 1", "c = 3"}
+    assert untrue([" a = 1", "-b = 2", "+c = 3"], old, new) == []
+    wrong = [" b = 2", "-c = 3", "+b = 2"]
+    assert untrue(wrong, old, new) == wrong
