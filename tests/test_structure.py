@@ -37,6 +37,7 @@ MAY_IMPORT = {
     ".plots": ".plots.*",
     ".__init__": f"{BASE} .attention .convert.* .dropin .styles.* .grade.start",
     ".widgets": ".widgets.* .plots.* .layouts",  # they take arrays, not modules
+    ".widgets.model_lab": ".widgets.* .plots.* .model.*",  # the kept model
     ".check": ".check.*",  # judges by a reference of its own
     ".check.beside": ".check.beside.*",  # runs beside submissions, loaded alone
     ".check.catalogue": ".check.catalogue.* .check.reference",
