@@ -11,17 +11,20 @@ import re
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import closing
 from importlib.metadata import distributions
 from pathlib import Path
 
 from jupyter_cache import get_cache
 from jupyter_cache.base import CacheBundleIn, JupyterCacheAbstract
+from jupyter_client import AsyncKernelManager
 from myst_nb.core.read import is_myst_markdown_notebook, read_myst_markdown_notebook
 from myst_parser.config.main import MdParserConfig
 from nbformat import NotebookNode
 from tqdm import tqdm
 
 from tools import book, notebook
+from tools.kernels import Forks
 
 ROOMS = ("mha_lib", "evidence", "tests", "mutants", "tools", "benchmarks")
 PASSING = ("__pycache__", ".ipynb_checkpoints")
@@ -119,8 +122,8 @@ def fill(pages: dict[Path, NotebookNode], digests: dict[Path, str]) -> list[str]
     # Two kernels on two cores: a thread each, or they fight.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     problems = []
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        work = [pool.submit(timed, path, pages[path]) for path in left]
+    with closing(Forks()) as forks, ThreadPoolExecutor(os.cpu_count()) as pool:
+        work = [pool.submit(timed, path, pages[path], forks.manager()) for path in left]
         done = as_completed(work)
         for one in tqdm(done, "run", len(left), unit="page", disable=not left):
             try:
@@ -134,7 +137,9 @@ def fill(pages: dict[Path, NotebookNode], digests: dict[Path, str]) -> list[str]
     return problems
 
 
-def timed(path: Path, page: NotebookNode) -> tuple[Path, NotebookNode, float]:
+def timed(
+    path: Path, page: NotebookNode, manager: AsyncKernelManager
+) -> tuple[Path, NotebookNode, float]:
     start = time.perf_counter()
-    notebook.run(page, path)
+    notebook.run(page, path, manager)
     return path, page, time.perf_counter() - start

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import jupytext
 import nbformat
+from jupyter_client import AsyncKernelManager
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 from nbformat import NotebookNode
@@ -86,11 +87,14 @@ def execute(path: Path) -> NotebookNode:
     return run(read(path), path)
 
 
-def run(notebook: NotebookNode, path: Path) -> NotebookNode:
+def run(
+    notebook: NotebookNode, path: Path, manager: AsyncKernelManager | None = None
+) -> NotebookNode:
     """Run every cell in a fresh kernel that starts in the folder of ``path``."""
     started: list[int] = []
     client = NotebookClient(
         notebook,
+        manager,
         kernel_name="python3",
         timeout=TIMEOUT,
         record_timing=False,
@@ -99,7 +103,8 @@ def run(notebook: NotebookNode, path: Path) -> NotebookNode:
         on_cell_execute=lambda cell, cell_index: started.append(cell_index),
     )
     try:
-        return asyncio.run(client.async_execute())  # closes its loop in any thread
+        # It closes its loop in any thread, and the kernel, whoever manages it.
+        return asyncio.run(client.async_execute(cleanup_kc=True))
     except CellExecutionError as error:
         line = FAILED_LINE.findall(COLOUR.sub("", error.traceback))[-1:]
         reason = ": ".join(filter(None, [error.ename, *error.evalue.splitlines()[:1]]))

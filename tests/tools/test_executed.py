@@ -51,7 +51,7 @@ def ran(monkeypatch):
     """The pages that a call of `again` runs; no kernel starts for it."""
     names = []
 
-    def note(page, path):
+    def note(page, path, manager):
         names.append(path.name)
         if "raise" in page.cells[-1].source:
             raise notebook.NotebookError(f"{path.name}: it raised")
