@@ -1,10 +1,24 @@
-"""What many tests need: a browser, and the tasks as they were before."""
+"""What many tests need: sweeps, a browser, and the tasks as they were before."""
 
 import os
+from collections import Counter
 
 import pytest
 
 from mha_lib.check import registered
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest leaves out what is exhaustive
+def pytest_collection_modifyitems(items):
+    """Of the cases of a `sweep(n)` each n-th is a sample; the others are exhaustive."""
+    met = Counter()
+    for item in items:
+        if (sweep := item.get_closest_marker("sweep")) is None:
+            continue
+        (every,), test = sweep.args, item.nodeid.partition("[")[0]
+        if met[test] % every:
+            item.add_marker(pytest.mark.exhaustive)
+        met[test] += 1
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -9,6 +9,7 @@ import hashlib
 import os
 import re
 import sys
+import sysconfig
 import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import closing
@@ -65,8 +66,10 @@ def digest_of_files(name: str) -> str:
 
 
 def digest_of_packages() -> str:
-    # A package is met once for each folder on the path that leads to it.
-    installed = sorted({f"{x.name} {x.version}" for x in distributions()})
+    # Not along sys.path: it grows, by our own folder or by what setuptools hides.
+    places = [sysconfig.get_path(kind) for kind in ("purelib", "platlib")]
+    found = distributions(path=places)
+    installed = sorted({f"{x.name} {x.version}" for x in found})
     return hashlib.sha256("\n".join([sys.version, *installed]).encode()).hexdigest()
 
 

@@ -187,6 +187,7 @@ def check_ties(task, seed):
     assert always <= ties <= always | sometimes
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("task", TIES)
 def test_which_sets_of_mistakes_cannot_be_told_apart_is_written_down(task, seed):

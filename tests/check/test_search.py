@@ -104,6 +104,7 @@ def differ(one, two):
     return not matches(one, two.double(), slack=60)
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize("seed", [3, 2**59 + 1])
 @pytest.mark.parametrize("task", SEARCHED)
 def test_every_seed_tells_every_mistake_from_every_other(task, seed):

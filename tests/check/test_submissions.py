@@ -29,6 +29,7 @@ def diagnosed(submission, task):
     return diagnose(submission, task, seed=len(named(submission)))
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("submission, task", RIGHT, ids=[named(s) for s, _ in RIGHT])
 def test_nothing_that_is_right_is_faulted(submission, task):
     found = diagnosed(submission, task)
@@ -87,6 +88,7 @@ def test_most_of_what_is_wrong_has_a_name():
     assert len(EACH) >= 60 and len(WRONG[frozenset()]) <= 6
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(
     "submission, task, names", EACH, ids=[named(x) for x, *_ in EACH]
 )

@@ -105,6 +105,7 @@ def judge_of(name: str, attack: Attack, judge: Judge, hasty_judge: Judge) -> Jud
     return judge if ends else hasty_judge
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("name", ATTACKS)
 def test_attack(name, graded, folder, judge, hasty_judge):
     attack = ATTACKS[name]

@@ -118,6 +118,7 @@ def path(request, monkeypatch):
 NAMES_OF_LAYERS = ["-".join(map(str, layer.values())) for layer in LAYERS]
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(("options", "calls"), sample(), ids=NAMES_OF_LAYERS)
 def test_output_weights_and_gradients(options, calls, path):
     options = dict(options)

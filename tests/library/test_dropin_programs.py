@@ -88,6 +88,7 @@ def compiler():
 
 
 @SCRIPTED
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 @pytest.mark.parametrize("need_weights", [True, False])
 def test_compiled_in_one_graph(need_weights, backend, compiler, monkeypatch):

@@ -149,3 +149,18 @@ def test_the_outputs_are_those_of_a_kernel(pages):
         _, filled = cache.merge_match_into_notebook(page)
         said[path.name] = filled.cells[-1].outputs[0].text
     assert said == {"01_notebook.ipynb": "1\n", "text.md": "7\n"}
+
+
+def test_packages_are_those_installed_and_not_what_the_path_leads_to(
+    tmp_path, monkeypatch
+):
+    before = executed.digest_of_packages()
+    other = tmp_path / "other-1.0.dist-info"
+    other.mkdir()
+    (other / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: other\nVersion: 1.0\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    assert executed.digest_of_packages() == before
+    monkeypatch.setattr(executed.sysconfig, "get_path", lambda kind: str(tmp_path))
+    assert executed.digest_of_packages() != before

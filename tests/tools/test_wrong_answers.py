@@ -181,6 +181,7 @@ def own(id):
     }
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("case", WRONG)
 def test_a_wrong_answer_is_not_right(case):
     id, name = case.partition(",")[0].split()

@@ -31,6 +31,7 @@ def colab():
     return os.environ | {"PYTHONPATH": path, WITHOUT_BROWSER: "1"}
 
 
+@pytest.mark.exhaustive  # it installs other releases and runs half of this folder again
 def test_python_side_passes_with_colabs_releases(colab):
     """Every widget test that opens no browser, and every widget's example.
 

@@ -24,6 +24,7 @@ def test_no_right_program_is_called_wrong(task, program, seed):
     assert repr(report) == f"Right: {LANGUAGE[task].title}."
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(
     ("row", "wrong"),
     enumerate(WRONG),

@@ -69,6 +69,7 @@ def test_a_witness_shows_nothing_of_what_is_right(name):
     assert not plain.wrong_on(right, program.task, program.calls)
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize("name", WRONG)
 def test_it_is_not_called_right(name, without_names):
     assert "right" not in verdicts(name, 1)

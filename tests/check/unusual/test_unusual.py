@@ -275,6 +275,7 @@ EACH = [
 ]
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", EACH)
 def test_no_unusual_program_is_faulted(name):
     not_faulted(name, seed=len(name))
