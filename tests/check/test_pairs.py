@@ -231,6 +231,7 @@ def pairs_of(task):
     return [p for p in routes(task) if len(names(p)) == 2], tied
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("task", TIES)
 def test_the_search_names_a_sample_of_pairs(task):
     pairs, tied = pairs_of(task)
@@ -256,6 +257,7 @@ def test_who_explains_the_masks_goes_before_who_does_not():
         check_pair("mha", route, tied)
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize(
     "pair",
     [

@@ -46,11 +46,14 @@ def check_that_it_is_named(task, stage, seed):
         assert not found.properties["right"]
 
 
-@pytest.mark.parametrize("task", SEARCHED)
-def test_every_mistake_is_named_by_its_own_name(task):
-    mine = [stage for task_, stage in TRIED if task_ == task]
-    for seed, stage in enumerate(mine):  # float32, and another seed for each
-        check_that_it_is_named(task, stage, seed)
+@pytest.mark.sweep(3)
+@pytest.mark.parametrize(
+    ("seed", "tried"),
+    enumerate(TRIED),
+    ids=[f"{task}: {', '.join(stage.names)}" for task, stage in TRIED],
+)
+def test_every_mistake_is_named_by_its_own_name(seed, tried):
+    check_that_it_is_named(*tried, seed)  # float32, and another seed for each
 
 
 @pytest.mark.exhaustive

@@ -105,6 +105,7 @@ print(len(files) > 100)
     assert without(code) == "True"
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(
     ("banned", "call", "said"),
     [

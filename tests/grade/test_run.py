@@ -169,6 +169,7 @@ def test_a_judge_that_fails_stops_nobody(folder, monkeypatch):
 
 
 @linux
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("stop", [signal.SIGKILL, signal.SIGINT])
 def test_a_run_that_is_killed_goes_on(stop, tmp_path):
     folder = tmp_path / "in"
@@ -314,6 +315,7 @@ def long(place):
 
 
 @linux
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("length", [4085, 4096, 9000])
 def test_a_path_as_long_as_can_be_ends_nothing(length, long):
     """Readable, one byte too long, and below folders that cannot be listed."""

@@ -81,6 +81,7 @@ def test_the_held_out_rules_make_other_faults():
     assert ours.isdisjoint(ast.dump(ast.parse(fault.text)) for fault in faults)
 
 
+@pytest.mark.exhaustive  # it makes the sample again, from all faults there are
 def test_the_held_out_sample_is_the_stored_one():
     stored = result.held_out()
     sample = held_out.sample(list(held_out.SAMPLED), stored["faults"])
