@@ -189,7 +189,8 @@ def strips(
                 tint = 0.06 + 0.5 * abs(value) / most  # black text stays legible
                 face = (COLOURS[colour], tint)
                 place = (left + i, top + 1)
-                ax.add_patch(plt.Rectangle(place, 1, 1, facecolor=face, edgecolor="w"))
+                frame = {"facecolor": face, "edgecolor": "#BBBBBB"}  # of a zero, too
+                ax.add_patch(plt.Rectangle(place, 1, 1, **frame))
                 middle = {"ha": "center", "va": "center"}
                 text = f"{value:.3f}".rstrip("0").rstrip(".")
                 ax.text(left + i + 0.5, top + 1.5, text, **middle)
