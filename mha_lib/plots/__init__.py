@@ -15,7 +15,7 @@ from mha_lib.plots.maps import (
 )
 from mha_lib.plots.products import einsum_cells
 from mha_lib.plots.sentences import arcs, shaded_words
-from mha_lib.plots.steps import look_up, vectors
+from mha_lib.plots.steps import look_up, strips, vectors
 
 __all__ = [
     "COLOURS",
@@ -30,5 +30,6 @@ __all__ = [
     "look_up",
     "mask_map",
     "shaded_words",
+    "strips",
     "vectors",
 ]

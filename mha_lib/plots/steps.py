@@ -1,4 +1,4 @@
-"""The steps of a look-up: vectors as coloured bars, scores, weights, the mean."""
+"""The steps of a look-up and of a layer: vectors, scores, weights, the mean."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from mha_lib.plots.maps import COLOURS
 
-__all__ = ["look_up", "vectors"]
+__all__ = ["look_up", "strips", "vectors"]
 
 
 def vectors(
@@ -136,4 +136,68 @@ def look_up(
     also_empty.text(1, 0.5, "context", ha="right", va="center")
     for ax in (empty, also_empty):
         ax.axis("off")
+    return figure
+
+
+def strips(
+    rows: Sequence[Sequence[tuple[str, torch.Tensor, Sequence[int]]]],
+    *,
+    words: Sequence[str] = (),
+) -> Figure:
+    """Draw the way of one word through a layer: a row for each step, a strip a vector.
+
+    A cell has its head's colour, the deeper the larger its number.
+
+    Args:
+        rows: for each step its strips: (title, (n,) numbers, n numbers of colours, of
+            :data:`COLOURS`).
+        words: written under a strip that has as many cells.
+
+    Returns:
+        The figure, with one axes.
+
+    Raises:
+        ValueError: another number of colours than of numbers.
+
+    Example:
+        >>> import matplotlib.pyplot as plt
+        >>> import torch
+        >>> from mha_lib.plots import strips
+        >>> weights = torch.tensor([0.25, 0.75])
+        >>> figure = strips([[("head 0", weights, [5, 5])]], words=["the", "cat"])
+        >>> [text.get_text() for text in figure.axes[0].texts]
+        ['head 0', '0.25', 'the', '0.75', 'cat']
+        >>> plt.close(figure)
+    """
+    widths = [sum(len(strip[1]) + 0.5 for strip in row) - 0.5 for row in rows]
+    named = [any(len(strip[1]) == len(words) for strip in row) for row in rows]
+    widest, height = max(widths), sum(2.1 + 0.7 * under for under in named)
+    figure = plt.figure(figsize=(4.6, 0.28 * height))
+    ax = figure.add_axes((0, 0, 1, 1))
+    top = 0.0
+    for row, width, under in zip(rows, widths, named):
+        left = (widest - width) / 2
+        for title, numbers, colours in row:
+            values = torch.as_tensor(numbers).detach().cpu().double()
+            if len(values) != len(colours):
+                raise ValueError(
+                    f"{title!r} has {len(values)} numbers; got {len(colours)} colours"
+                )
+            ax.text(left + len(values) / 2, top + 0.5, title, ha="center", va="center")
+            most = values.abs().max().item() or 1.0
+            for i, (value, colour) in enumerate(zip(values.tolist(), colours)):
+                tint = 0.06 + 0.5 * abs(value) / most  # black text stays legible
+                face = (COLOURS[colour], tint)
+                place = (left + i, top + 1)
+                frame = {"facecolor": face, "edgecolor": "#BBBBBB"}  # of a zero, too
+                ax.add_patch(plt.Rectangle(place, 1, 1, **frame))
+                middle = {"ha": "center", "va": "center"}
+                text = f"{value:.3f}".rstrip("0").rstrip(".")
+                ax.text(left + i + 0.5, top + 1.5, text, **middle)
+                if len(values) == len(words):
+                    ax.text(left + i + 0.5, top + 2.3, words[i], **middle)
+            left += len(values) + 0.5
+        top += 2.1 + 0.7 * under
+    ax.set(xlim=(-0.1, widest + 0.1), ylim=(height, 0))
+    ax.axis("off")
     return figure

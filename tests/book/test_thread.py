@@ -1,4 +1,4 @@
-"""What a chapter says that it changes in a class is what it changes."""
+"""From chapter to chapter: what changes in a class, what stands, what is missing."""
 
 import re
 
@@ -7,6 +7,11 @@ import pytest
 from tools import book, notebook
 
 DIFF = re.compile(r"^```diff\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LEADS_ON = re.compile(
+    r"^\*\*What stands:\*\* .+\n\*\*What is missing:\*\* .+\n\n"
+    r"Next: \[(\d+) · [^]]+\]\((.+)\)",
+    re.MULTILINE,
+)
 
 
 def code(path) -> set[str]:
@@ -37,8 +42,16 @@ def test_a_difference_is_the_true_one(path):
     assert untrue(changes(path), old, code(path)) == []
 
 
-def test_there_are_differences():
-    assert sum(map(bool, map(changes, book.chapters()))) >= 2
+def test_the_class_that_grows_is_shown_growing():
+    growing = [path.stem[:2] for path in book.chapters() if changes(path)]
+    assert growing == ["02", "03", "04"]
+
+
+@pytest.mark.parametrize("path", book.chapters()[:-1], ids=lambda path: path.stem)
+def test_a_chapter_says_what_stands_and_leads_to_the_next(path):
+    following = book.chapters()[book.chapters().index(path) + 1]
+    (found,) = LEADS_ON.findall(notebook.read(path).cells[-1].source)
+    assert found == (str(int(following.stem[:2])), following.name)
 
 
 def test_an_untrue_difference_is_noticed():

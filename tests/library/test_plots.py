@@ -123,6 +123,7 @@ def einsum_of(words):
         lambda: plots.shaded_words([torch.rand(6)], [WORDS[:6]], notes=["they"]).figure,
         lambda: plots.vectors(torch.rand(7, 3), WORDS, features=WORDS[:3]).figure,
         lambda: plots.look_up(*torch.rand(2, 7), torch.rand(7, 3), WORDS),
+        lambda: plots.strips([[("weights", torch.rand(7), [5] * 7)]], words=WORDS),
         lambda: plots.attention_map(torch.rand(7, 7), WORDS).figure,
         lambda: einsum_of(WORDS[1:4]),
         lambda: plots.differences(torch.rand(3, 2, 7, 7), torch.rand(2, 7, 7), WORDS),
@@ -205,6 +206,22 @@ def test_look_up_shows_scores_weights_values_and_their_mean():
     assert [text.get_text() for text in figure.axes[1].texts] == ["0.75", "0.25"]
     (context,) = (ax for ax in figure.axes[3:] if len(ax.texts) == 3)
     assert [text.get_text() for text in context.texts] == ["3", "1", "2"]
+
+
+def test_strips_are_as_deep_as_their_numbers_and_have_their_heads_colour():
+    one, two = torch.tensor([4.0, -1.0], requires_grad=True), torch.tensor([0.0])
+    figure = plots.strips([[("q", one, [5, 6])], [("v", two, [7])]], words=["a", "b"])
+    (ax,) = figure.axes
+    shown = [text.get_text() for text in ax.texts]
+    assert shown == ["q", "4", "a", "-1", "b", "v", "0"]
+    faces = [patch.get_facecolor() for patch in ax.patches]
+    colours = [matplotlib.colors.to_hex(face) for face in faces]
+    assert colours == [plots.COLOURS[i].lower() for i in (5, 6, 7)]
+    assert faces[0][3] > faces[1][3] > faces[2][3] > 0
+    places = [patch.get_xy() for patch in ax.patches]
+    assert places[0][1] == places[1][1] < places[2][1]  # a row for each step
+    with pytest.raises(ValueError, match="'q' has 2 numbers; got 1 colours"):
+        plots.strips([[("q", one, [5])]])
 
 
 def test_pictures_of_sentences_name_what_does_not_fit():
