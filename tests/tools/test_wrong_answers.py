@@ -224,8 +224,8 @@ WRONG = {
     "a6 find_induction_head, the dearest": ("score.argmax()", "rise.argmax()"),
     "a6 find_induction_head, one length": ("(5, 7, 9, 11)", "(9,)"),
     "a6 find_induction_head, its best length": (
-        "torch.stack(scores).amin(dim=0), torch.stack(rises).amin(dim=0)",
-        "torch.stack(scores).amax(dim=0), torch.stack(rises).amax(dim=0)",
+        "amin(dim=0)\n    rise = torch.stack(rises).amin(dim=0)",
+        "amax(dim=0)\n    rise = torch.stack(rises).amax(dim=0)",
     ),
     "a6 find_induction_head, head first": (", H)\n", ", H)[::-1]\n"),
     "a6 find_induction_head, always one": ("return None", "return 1, 0"),
