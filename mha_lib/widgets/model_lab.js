@@ -234,7 +234,7 @@ export default widget("Model lab", (ui) => {
 
   const cells = range(2).map(() => [h("th", { scope: "row" }), h("td"), h("td", { class: "mha-goes" })]);
   const beside = h("table", { class: "mha-beside" },
-    h("thead", {}, h("tr", {}, h("td"), ["loss (nats)", "goes on with"].map((x) => h("th", { scope: "col" }, x)))),
+    h("thead", {}, h("tr", {}, h("td"), ["loss (nats)", "the likeliest continuation"].map((x) => h("th", { scope: "col" }, x)))),
     h("tbody", {}, cells.map((row) => h("tr", {}, row))));
   ui.follow(() => {
     const some = ui.get("off").length > 0;
