@@ -213,7 +213,7 @@ def test_a_broken_source_is_one_plain_line(folder, capsys):
     assert "must have an # END SOLUTION" in capsys.readouterr().err
 
 
-# --- the five of the book -------------------------------------------------------------
+# --- those of the book -------------------------------------------------------------
 
 
 @pytest.fixture(params=book.sources(), ids=lambda path: path.stem)

@@ -144,6 +144,91 @@ WRONG = {
         "model(tokens[:, :t])[:, -1]",
         "model(tokens)[:, t - 1]",
     ),
+    "a6 induction_map, the letter itself": ("[s + 1 for", "[s for"),
+    "a6 induction_map, the last one alone": ("or [t]", "or [t]; places = places[-1:]"),
+    "a6 induction_map, not shared": ("1 / len(places)", "1"),
+    "a6 induction_map, new ones at the start": ("or [t]", "or [0]"),
+    "a6 induction_map, later ones too": ("in range(t)", "in range(len(tokens) - 1)"),
+    "a6 induction_map, columns": ("return weights", "return weights.T"),
+    "a6 previous_token_score, the next one": ("diagonal(-1, ", "diagonal(1, "),
+    "a6 previous_token_score, itself": ("diagonal(-1, ", "diagonal(0, "),
+    "a6 previous_token_score, of the texts": ("dim=(0, 2)", "dim=(1, 2)"),
+    "a6 previous_token_score, one number": ("dim=(0, 2)", "dim=(0, 1, 2)"),
+    "a6 previous_token_score, over all places": (
+        "weights.diagonal(-1, -2, -1).mean(dim=(0, 2))",
+        "weights.diagonal(-1, -2, -1).mean(0).sum(-1) / weights.shape[-1]",
+    ),
+    "a6 induction_score, at the letter": ("equal.roll(1, dims=-1)", "equal"),
+    "a6 induction_score, before the letter": ("roll(1,", "roll(-1,"),
+    "a6 induction_score, new ones count": (
+        "equal.any(dim=-1).sum()",
+        "equal.any(dim=-1).numel()",
+    ),
+    "a6 induction_score, a token is its own": (".tril(-1)", ".tril()"),
+    "a6 induction_score, a mean of means": (
+        "found.sum(dim=(0, 2)) / equal.any(dim=-1).sum()",
+        "(found.sum(-1) / equal.any(-1).sum(-1, keepdim=True)).mean(0)",
+    ),
+    "a6 induction_score, of the texts": (
+        "found.sum(dim=(0, 2))",
+        "found.sum(dim=(1, 2))",
+    ),
+    "a6 silenced, rows": (
+        "weight[:, head * D : (head + 1) * D]",
+        "weight[head * D : (head + 1) * D]",
+    ),
+    "a6 silenced, in place": ("copy.deepcopy(layer)", "layer"),
+    "a6 silenced, interleaved": (
+        "head * D : (head + 1) * D",
+        "head :: new.num_heads",
+    ),
+    "a6 silenced, D of the example": (
+        "new.out_proj.in_features // new.num_heads",
+        "2 + 0 * new.num_heads",
+    ),
+    "a6 silenced, the output bias": (
+        "return new",
+        "new.out_proj.bias.data.zero_(); return new",
+    ),
+    "a6 silenced, values without their bias": (
+        "new.out_proj.weight[:, head * D : (head + 1) * D]",
+        "new.v_proj.weight[head * D : (head + 1) * D]",
+    ),
+    "a6 prices, the losses": (" - whole", ""),
+    "a6 prices, falls": (
+        "loss_without([(layer, head)]) - whole",
+        "whole - loss_without([(layer, head)])",
+    ),
+    "a6 prices, all heads before it": (
+        "loss_without([(layer, head)])",
+        "loss_without([(layer, h) for h in range(head + 1)])",
+    ),
+    "a6 prices, of the first layer": (
+        "loss_without([(layer, head)])",
+        "loss_without([(0, head)])",
+    ),
+    "a6 prices, columns": ("return rises", "return rises.T"),
+    "a6 votes, all heads": ("slice(head * D, (head + 1) * D)", "slice(None)"),
+    "a6 votes, the first head": ("slice(head * D, (head + 1) * D)", "slice(D)"),
+    "a6 votes, columns of the values": (
+        "layer.v_proj.weight[part].T",
+        "layer.v_proj.weight[:, part]",
+    ),
+    "a6 votes, rows of the output": (
+        "layer.out_proj.weight[:, part].T",
+        "layer.out_proj.weight[part]",
+    ),
+    "a6 votes, turned": ("return added @ output.T", "return output @ added.T"),
+    "a6 votes, votes of the letters": ("added @ output.T", "added @ letter.T"),
+    "a6 find_induction_head, no price": (" | (rise < 0.1)", ""),
+    "a6 find_induction_head, the dearest": ("score.argmax()", "rise.argmax()"),
+    "a6 find_induction_head, one length": ("(5, 7, 9, 11)", "(9,)"),
+    "a6 find_induction_head, its best length": (
+        "amin(dim=0)\n    rise = torch.stack(rises).amin(dim=0)",
+        "amax(dim=0)\n    rise = torch.stack(rises).amax(dim=0)",
+    ),
+    "a6 find_induction_head, head first": (", H)\n", ", H)[::-1]\n"),
+    "a6 find_induction_head, always one": ("return None", "return 1, 0"),
 }
 
 
@@ -192,12 +277,12 @@ def test_a_wrong_answer_is_not_right(case):
 
 
 def test_every_task_of_the_assignments_has_a_wrong_answer():
-    ours = {f"{id} {name}" for id in ("a1", "a2", "a3", "a5") for name in own(id)}
+    ours = {f"{id} {name}" for id in ("a1", "a2", "a3", "a5", "a6") for name in own(id)}
     assert ours == {case.partition(",")[0] for case in WRONG}
 
 
 @pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("id", ["a1", "a2", "a3", "a5"])
+@pytest.mark.parametrize("id", ["a1", "a2", "a3", "a5", "a6"])
 def test_solutions_are_right_for_every_seed(id, seed):
     for name, task in own(id).items():
         if f"{id} {name}" not in TRAINED:
@@ -209,7 +294,7 @@ def test_a_model_of_the_language_is_right_for_every_seed(seed):
     assert diagnose(answer("a5", "perfect"), "a5.trained", seed=seed).verdict == "right"
 
 
-@pytest.mark.parametrize("id", ["a5"])
+@pytest.mark.parametrize("id", ["a5", "a6"])
 def test_five_wrong_answers_to_each_new_task(id):
     asked = [case.partition(",")[0] for case in WRONG]
     for name in own(id):
