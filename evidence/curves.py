@@ -8,8 +8,8 @@ and versions of the run in it. The layer and the masks are those of the catalogu
 reference, so a mistake is in the training what it is for `check`.
 
 The text is the one of `mha_lib.model`, the Python manual, in characters. All runs see
-the same batches from the same first weights; further seeds of the right layer tell how
-far two losses may lie apart by chance.
+the same batches from the same first weights; the right layer runs from others too,
+which tells how far two losses may lie apart by chance.
 """
 
 import json
@@ -40,7 +40,7 @@ class Run:
     steps: int = 400
     every: int = 10  # steps whose mean is one point of a curve
     rate: float = 4e-3
-    seeds: int = 3  # of the right layer
+    seeds: int = 3  # of the right layer's first weights
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -100,7 +100,7 @@ def curve(run: Run, name: str, seed: int = 0) -> list[float | None]:
     """
     text = read_text()
     characters = Characters.of(text)
-    batch_at = windows(torch.tensor(characters.encode(text)), run.B, run.T, seed)
+    batch_at = windows(torch.tensor(characters.encode(text)), run.B, run.T)
     torch.manual_seed(seed)
     model = Model(run, characters.size, name)
     adam = torch.optim.Adam(model.parameters(), lr=run.rate)

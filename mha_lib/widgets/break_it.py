@@ -61,7 +61,7 @@ class BreakIt(Widget):
     catalogue = Dict().tag(sync=True)  # {name: what `check` says}
     losses = Dict().tag(sync=True)
     mistakes = List(Unicode()).tag(sync=True)  # of each program, "" for none
-    open = Int(0).tag(sync=True)
+    opened = Int(0).tag(sync=True)
     step = Unicode().tag(sync=True)  # "": the map, or where it is right the output
     b = Int(-1).tag(sync=True)  # -1: where most is wrong
     h = Int(-1).tag(sync=True)
@@ -95,7 +95,7 @@ class BreakIt(Widget):
             catalogue={name: MISTAKES[name].message for name in HOSTED},
             losses=read_losses(),
             mistakes=[mistake if name == style else "" for name in NAMES],
-            open=NAMES.index(style),
+            opened=NAMES.index(style),
             three=three_inputs,
         )
 
@@ -108,7 +108,7 @@ class BreakIt(Widget):
         """The map of the open program, the right one and their difference."""
         from matplotlib.figure import Figure
 
-        name = self.mistakes[self.open]
+        name = self.mistakes[self.opened]
         right, here = (_run(x, self.three) for x in ("", name))
         what = "weights" if (right["weights"] != here["weights"]).any() else "output"
         a, b = (x[what].flatten(0, -3) for x in (right, here))
@@ -117,7 +117,7 @@ class BreakIt(Widget):
         largest = max(a.abs().max(), b.abs().max())
         figure = Figure(figsize=(7.2, 2.6), layout="constrained")
         words = WORDS[worst // (len(right[what].flatten(0, -3)) // B)]
-        titles = ("right", f"{NAMES[self.open]}, {name or 'right'}", "difference")
+        titles = ("right", f"{NAMES[self.opened]}, {name or 'right'}", "difference")
         for ax, title, x in zip(figure.subplots(1, 3), titles, (a, b, b - a)):
             ax.imshow(x, cmap="PuOr_r", vmin=-largest, vmax=largest)
             ax.set_title(title, size=10)

@@ -12,6 +12,7 @@ const ENDINGS = { // from (B, H, T, ·) into the layout, and back
   SplitConcatMHA: [".transpose(0, 1).flatten(0, 1)", (x) => `${x}.view(H, B, T, D).transpose(0, 1)`],
 };
 const SEQUENCE_FIRST = ["EinsumMHA", "BuiltinMHA"];
+const LONGEST = 80; // characters, as in our own code
 const INPUTS = ["query", "key", "value"];
 
 const CUT = {
@@ -64,7 +65,7 @@ function maskLine({ code }) {
 
 /** q, k and v, each with its own matrix. */
 function apartLines(style, m) {
-  return INPUTS.map((_, r) => {
+  const found = INPUTS.map((_, r) => {
     const [x, role] = [INPUTS[m.inputs[r]], m.roles[r]];
     const name = "qkv"[r];
     const ending = m.relu ? ".relu()" : "";
@@ -77,6 +78,9 @@ function apartLines(style, m) {
     if (m.transposed) return `${name} = (${x} @ W_${role}.flatten(0, 1) + b_${role}.flatten()).chunk(H, dim=-1)`;
     return `${name} = [${wrap(`${x} @ W_${role}[h].T${m.kept[r] ? ` + b_${role}[h]` : ""}`)} for h in range(H)]`;
   });
+  const [names, values] = [0, 1].map((side) => found.map((line) => line.split(" = ")[side]).join(", "));
+  const one = `${names} = ${values}`;
+  return one.length <= LONGEST ? [one] : found;
 }
 
 /** q, k and v out of one product, where that is possible. */
