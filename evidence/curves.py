@@ -108,9 +108,7 @@ def curve(run: Run, name: str, seed: int = 0) -> list[float | None]:
     for step in range(run.steps):
         tokens = batch_at(step)
         generator = torch.Generator().manual_seed(step)
-        lengths = torch.randint(
-            run.shortest, run.T + 1, (run.B,), generator=generator
-        )
+        lengths = torch.randint(run.shortest, run.T + 1, (run.B,), generator=generator)
         real = torch.arange(run.T) < lengths[:, None]
         logits = model(tokens[:, :-1].masked_fill(~real, 0), lengths)
         loss = F.cross_entropy(logits[real], tokens[:, 1:][real])

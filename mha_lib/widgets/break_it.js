@@ -199,29 +199,19 @@ export default widget("Break it", (ui) => {
     type: "button", class: "mha-answer",
     onclick: () => change({ guess: `${ui.get("patient")} ${patient().answers[i]}` }),
   }));
-  const verdict = readout();
   const another = button("the day before", () => visit(dayBefore(ui.get("patient"))));
   const leave = button("leave", () => change({ ...fresh, patient: "", guess: "" }));
-  quiz.append(question, ...answers, verdict);
+  quiz.append(question, ...answers);
   ui.follow(() => {
     const found = patient();
-    quiz.hidden = another.hidden = leave.hidden = !found;
+    another.hidden = leave.hidden = !found;
     three.hidden = Boolean(found);
+    quiz.hidden = !secret();
     lines.hidden = Boolean(secret());
     put(losing, { "data-secret": Boolean(secret()) });
     if (!found) return;
-    const date = written(ui.get("patient"));
-    say(question, `Patient of ${date}: ${NAMES[found.at]}. Its maps are below, its code is hidden. What is wrong?`);
-    const taken = guessed();
-    question.hidden = Boolean(taken);
-    answers.forEach((one, i) => {
-      say(one, causeOf(known[found.answers[i]]));
-      one.hidden = Boolean(taken);
-    });
-    say(verdict, !taken ? "" : taken === found.name
-      ? `✓ Found, the patient of ${date}. “copy link” sends it to a friend, without the answer.`
-      : `✗ Not “${causeOf(known[taken])}”: see the first ✗.`);
-    put(verdict, { "data-mark": verdict.textContent[0] ?? "" });
+    say(question, `Patient of ${written(ui.get("patient"))}: ${NAMES[found.at]}. Its maps are below, its code is hidden. What is wrong?`);
+    answers.forEach((one, i) => say(one, causeOf(known[found.answers[i]])));
   });
 
   // --- three maps and the losses ------------------------------------------------------------
@@ -309,23 +299,27 @@ export default widget("Break it", (ui) => {
   }));
 
   // --- who notices -------------------------------------------------------------------------
-  const said = h("p", { class: "mha-said" });
+  const said = h("output", { class: "mha-said", "aria-live": "polite" });
   ui.follow(() => {
     const { differs, first, mistake } = now();
     const { mark, text } = training();
     const rows = [["✓", "Python", "no error"], ["✓", "shapes", "all right"], [mark, "loss", text],
       ...["weights", "output"].map((step) => [differs[step] ? "✗" : "✓", step === "weights" ? "map" : step,
-        differs[step] ? `off by ${shown(differs[step])}` : "right"])];
+        differs[step] ? `off by ${Math.abs(differs[step]) > 1e300 ? "∞" : differs[step].toFixed(2)}` : "right"])];
     const texts = JSON.stringify(rows);
     if (witnesses.dataset.rows !== texts) {
       witnesses.dataset.rows = texts;
       witnesses.replaceChildren(...rows.map(([sign, who, what]) => h("li", { "data-mark": sign },
         h("b", {}, `${sign} ${who} `), what)));
     }
-    say(said, secret() ? "The name is hidden until you have guessed."
+    const taken = guessed();
+    const verdict = !taken ? "" : taken === patient().name
+      ? "✓ Found! “copy link” sends this patient on, without the answer. " : `✗ Not “${causeOf(known[taken])}”. `;
+    put(said, { "data-mark": verdict[0] ?? "" });
+    say(said, verdict + (secret() ? "The name is hidden until you have guessed."
       : !mistake ? "All its numbers are those of the right program. Choose a mistake for it."
         : !first ? `No number differs: query, key and value are one tensor here, so “${mistake}” is no mistake. Switch on three inputs.`
-          : `check says: ${known[mistake]} [${mistake}]`);
+          : `check says: ${known[mistake]} [${mistake}]`));
   });
 
   losing.append(loss, witnesses);

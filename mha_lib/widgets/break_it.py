@@ -21,10 +21,10 @@ B, T, H, D = 2, 6, 3, 4  # all different, and E = 12
 E = H * D
 SIZES = {"B": B, "T": T, "S": T, "H": H, "D": D, "E": E}
 WORDS = (
-    ("the", "cat", "drank", "milk", "then", "slept"),
-    ("it", "drank", "it", "all", "–", "–"),
+    ("the", "cat", "drank", "milk", "slept", "–"),
+    ("it", "drank", "all", "–", "–", "–"),
 )
-LENGTHS = (6, 4)
+LENGTHS = (5, 3)
 
 
 class BreakIt(Widget):
@@ -119,7 +119,7 @@ class BreakIt(Widget):
         words = WORDS[worst // (len(right[what].flatten(0, -3)) // B)]
         titles = ("right", f"{NAMES[self.opened]}, {name or 'right'}", "difference")
         for ax, title, x in zip(figure.subplots(1, 3), titles, (a, b, b - a)):
-            ax.imshow(x, cmap="PuOr_r", vmin=-largest, vmax=largest)
+            ax.imshow(x.numpy(), cmap="PuOr_r", vmin=-largest, vmax=largest)
             ax.set_title(title, size=10)
             ax.set_yticks(range(T), words)
             ax.set_xticks(range(x.shape[1]))

@@ -39,7 +39,7 @@ def _in_layer(name: str) -> dict[str, Stage]:
 
 
 def mask_with(name: str, sizes: dict[str, int], lengths: Tensor) -> Tensor:
-    """causal & padding (B, T, S), with the mistake if it is one of making masks.
+    """Causal & padding (B, T, S), with the mistake if it is one of making masks.
 
     Args:
         name: of the catalogue; "" for none.

@@ -5,9 +5,9 @@ export const PATIENTS = [
   "softmax-over-queries", "softmax-over-heads", "softmax-over-map", "softmax-twice",
   "no-scale", "scale-twice", "scale-multiplied", "scale-after-softmax",
   "scores-transposed", "key-transposed-by-view", "split-by-view", "split-interleaved",
-  "no-projection", "wq-wk-swapped", "fill-positive", "fill-zero",
+  "no-projection", "fill-positive", "fill-zero",
   "mask-after-softmax", "fill-thrown-away", "mask-inverted", "mask-of-first-sequence",
-  "mask-of-last-query", "causal-blocks-diagonal", "causal-sees-next", "causal-only-diagonal",
+  "causal-blocks-diagonal", "causal-sees-next", "causal-only-diagonal",
   "causal-ignored", "padding-on-queries", "padding-inverted", "padding-ignored", "masks-xor",
 ];
 

@@ -82,8 +82,8 @@ export function threefold(ui, { content, move }) {
     const gap = 12;
     const panel = Math.min(114, Math.floor((width - left - 2 * gap) / 3));
     const wide = panel / columns;
-    const high = Math.min(19, Math.floor(panel / rows.length));
-    const top = 18;
+    const high = Math.min(16, Math.floor(panel / rows.length));
+    const top = 17;
     layout = { left, top, wide, high, step: panel + gap };
     const context = prepared(canvas, left + 3 * panel + 2 * gap + 2, top + rows.length * high + 2);
     const number = (x) => Number.isFinite(x) && Math.abs(x) < 1e300;
@@ -127,7 +127,7 @@ export function threefold(ui, { content, move }) {
 
 /** Two losses over the steps of a training: right, and here. */
 export function lossPicture(ui, content) {
-  const [W, H, left, bottom] = [156, 112, 22, 16];
+  const [W, H, left, bottom] = [156, 98, 22, 16];
   const frame = h("div", { class: "mha-loss" });
   let known = null;
   ui.follow(() => {

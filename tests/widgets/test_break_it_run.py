@@ -44,9 +44,10 @@ RUN = """async ([names, styles, data, three]) => {
     const found = {};
     for (const style of styles) for (const name of names) {
         const wrong = name && WRONG[name];
-        const steps = Object.entries(stepsOf(style, wrong, p)).map(([step, { parts }]) =>
-            [step, Object.values(parts).map(x => [x.shape, elements(x).map(String)])]);
-        found[`${style} ${name}`] = [programOf(style, wrong, three), Object.fromEntries(steps)];
+        const steps = Object.entries(stepsOf(style, wrong, p));
+        found[`${style} ${name}`] = [programOf(style, wrong, three),
+            Object.fromEntries(steps.map(([step, { parts }]) => [step,
+                Object.values(parts).map(x => [x.shape, elements(x).map(String)])]))];
     }
     return JSON.stringify(found); // one text: a million values take minutes
 }"""
@@ -70,7 +71,9 @@ def found(scripts, data):
     both = {}
     for three in (True, False):
         asked = [["", *HOSTED], NAMES, given, three]
-        both |= {(three, x): y for x, y in json.loads(scripts.evaluate(RUN, asked)).items()}
+        both |= {
+            (three, x): y for x, y in json.loads(scripts.evaluate(RUN, asked)).items()
+        }
     return both
 
 
@@ -114,6 +117,10 @@ def shown(steps: dict) -> dict[str, list[torch.Tensor]]:
     }
 
 
+def close(found: torch.Tensor, wanted: torch.Tensor, *where: object):
+    torch.testing.assert_close(found, wanted, msg=lambda m: f"{where}: {m}")
+
+
 @pytest.mark.parametrize("style", NAMES)
 def test_the_page_computes_what_its_code_does(found, data, style):
     for name in ("", *HOSTED):
@@ -124,9 +131,7 @@ def test_the_page_computes_what_its_code_does(found, data, style):
             if name in INFINITE and step in ("context", "merge", "output"):
                 continue
             for a, b in zip(numbers[step], wanted, strict=True):
-                torch.testing.assert_close(
-                    a, b.double(), msg=lambda m: f"{style} {name} {step}: {m}\n{code}"
-                )
+                close(a, b.double(), style, name, step, code)
 
 
 def batch_first(style: str, output: torch.Tensor) -> torch.Tensor:
@@ -146,6 +151,4 @@ def test_the_code_is_the_reference_with_the_mistake(found, data, three):
             got = executed(style, code, data, three)
             output = batch_first(style, got["output"][0])
             if name not in INFINITE:
-                torch.testing.assert_close(
-                    output, wanted["output"], msg=lambda m: f"{style} {name}: {m}\n{code}"
-                )
+                close(output, wanted["output"], style, name, code)
