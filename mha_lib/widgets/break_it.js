@@ -130,7 +130,7 @@ export default widget("Break it", (ui) => {
   // --- six tiles ----------------------------------------------------------------------
   const tiles = h("div", { class: "mha-tiles", role: "group", "aria-label": "six programs" }, NAMES.map((style, i) => {
     const [name, marks] = [h("b", {}, style.replace("MHA", "")), h("span", { class: "mha-marks" })];
-    const [shapes, values] = [h("span", { "data-mark": "✓" }, "✓ shapes"), h("span")];
+    const [shapes, values] = [h("span", { "data-mark": "✓" }, "✓ shape"), h("span")];
     marks.append(shapes, values);
     const one = h("button", { type: "button", class: "mha-tile", onclick: () => change({ opened: i, ...fresh }) }, name,
       thumbnail(ui, () => {
@@ -140,7 +140,7 @@ export default widget("Break it", (ui) => {
     ui.follow(() => {
       const right = !programs[i].first;
       put(values, { "data-mark": right ? "✓" : "✗" });
-      say(values, right ? "✓ values" : "✗ values");
+      say(values, right ? "✓ value" : "✗ value");
       press(one, i === ui.get("opened"));
     });
     return one;
@@ -221,16 +221,19 @@ export default widget("Break it", (ui) => {
     const { order, parts } = here.steps[step];
     const wanted = right.steps[step].parts;
     const [B, H] = [sizes.B, order[1] === "h" ? sizes.H : 1];
-    let columns = order === "bte" ? sizes.e : order === "bthd" ? sizes.e : order.at(-1) === "d" ? sizes.D : sizes.T;
+    const columns = order === "bte" ? sizes.e : order === "bthd" ? sizes.e : order.at(-1) === "d" ? sizes.D : sizes.T;
     const count = sizes.T * columns;
-    const apart = (p, start) => worst(parts[p].cells, wanted[p].cells, start, count);
+    const apart = (p, start, b) => { // if it can be, in a row that is no padding
+      const [all, real] = [count, ui.get("lengths")[b] * columns].map((n) => worst(parts[p].cells, wanted[p].cells, start, n));
+      return real.most > 0 ? real : all;
+    };
     let best = { p: 0, b: ui.get("b"), head: ui.get("h"), most: -1 };
     for (const p of range(parts.length)) {
       for (const b of range(B)) {
         for (const head of range(H)) {
           if (ui.get("b") >= 0 && b !== Math.min(ui.get("b"), B - 1)) continue;
           if (H > 1 && ui.get("h") >= 0 && head !== Math.min(ui.get("h"), H - 1)) continue;
-          const found = apart(p, (b * H + head) * count);
+          const found = apart(p, (b * H + head) * count, b);
           if (found.most > best.most) best = { p, b, head, ...found };
         }
       }
@@ -347,7 +350,7 @@ export default widget("Break it", (ui) => {
   );
 }, {
   question: "Six programs, one function. One of these is wrong: find it",
-  lead: "No shape is wrong and nothing fails. The first ✗ in a program is where its numbers go wrong.",
+  lead: "No shape is wrong, nothing fails. The first ✗ in a program is where it goes wrong.",
   lesson: ["mistakes", "opened", "step", "b", "h", "row", "column", "three", "patient"],
 });
 

@@ -113,6 +113,7 @@ function projectLines(style, m, three) {
 
 function splitLine(style, { code }) {
   const whole = style === "PerHeadMHA" ? "cat(x, dim=-1)" : SEQUENCE_FIRST.includes(style) ? "x.transpose(0, 1)" : "x";
+  if (code.split && code.own?.[style]) return `q, k, v = (${code.own[style]} for x in (q, k, v))`;
   if (code.split) return `q, k, v = (${code.split(whole)}${ENDINGS[style][0]} for x in (q, k, v))`;
   if (style === "PerHeadMHA") return "# nothing to cut: each head has matrices of its own";
   return `q, k, v = (${CUT[style]("x")} for x in (q, k, v))`;
@@ -156,6 +157,7 @@ function contextLine(style, { code }) {
 
 function mergeLine(style, { code }) {
   if (!code.merge) return `merged = ${MERGE[style]}`;
+  if (code.own?.[style]) return `merged = ${code.own[style]}`;
   const ending = { EinsumMHA: ".transpose(0, 1)", BuiltinMHA: ".transpose(0, 1).flatten(0, 1)" }[style] ?? "";
   return `merged = ${code.merge(ENDINGS[style][1]("context"))}${ending}`;
 }
@@ -167,6 +169,14 @@ function outputLine(style, { code, transposed }) {
   return `output = ${rows.includes(" ") ? `(${rows})` : rows}.transpose(0, 1)`;
 }
 
+/** What the endings leave behind where they meet, such as twice the same transpose. */
+const tidy = (line) => line
+  .replace(".transpose(0, 1).transpose(0, 1)", "")
+  .replace(".view(H, B, T, D).reshape(", ".view(")
+  .replace(".permute(1, 2, 0, 3).transpose(0, 1)", ".permute(2, 1, 0, 3)")
+  .replace("stack(context, 1).transpose(0, 1)", "stack(context)")
+  .replace(".transpose(0, 1).unbind(1)", "");
+
 /** {step: lines of code}. `three`: query, key and value are three tensors, not one. */
 export function programOf(style, mistake, three) {
   const m = { ...RIGHT, ...mistake };
@@ -175,10 +185,10 @@ export function programOf(style, mistake, three) {
     project: projectLines(style, m, three),
     split: [splitLine(style, m)],
     scores: [scoresLine(style, m)],
-    hide: [hideLine(style, m)],
+    hide: [tidy(hideLine(style, m))],
     weights: [weightsLine(style, m)],
     context: [contextLine(style, m)],
-    merge: [mergeLine(style, m)],
+    merge: [tidy(mergeLine(style, m))],
     output: [outputLine(style, m)],
   };
 }

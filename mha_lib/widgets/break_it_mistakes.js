@@ -42,8 +42,8 @@ const causal = (rule, written) => masked({ causal: rule }, { causal: written });
 const padding = (rule, written) => masked({ padding: rule }, { padding: written });
 const joined = (combine, join) => masked({ combine }, { join });
 const reading = (read, written) => at("hide", { read }, { read: written });
-const cut = (does, split) => at("split", { split: does }, { split });
-const merged = (merge, write) => at("merge", { merge }, { merge: write });
+const cut = (does, split, own) => at("split", { split: does }, { split, own });
+const merged = (merge, write, own) => at("merge", { merge }, { merge: write, own });
 const roles = (letters) => at("project", { roles: letters });
 const inputs = (...numbers) => at("project", { inputs: numbers });
 const kept = (...flags) => at("project", { kept: flags });
@@ -111,15 +111,42 @@ export const WRONG = {
 
   "split-by-view": cut((x, { B, T, H, D }) => reshape(x, [B, H, T, D]), (x) => `${x}.reshape(B, H, -1, D)`),
   "split-interleaved": cut((x, { B, T, H, D }) => permute(reshape(x, [B, T, D, H]), [0, 3, 1, 2]),
-    (x) => `${x}.unflatten(-1, (D, H)).movedim(-1, 1)`),
+    (x) => `${x}.unflatten(-1, (D, H)).movedim(-1, 1)`, {
+      PerHeadMHA: "[cat(x, dim=-1)[..., h::H] for h in range(H)]",
+      EinsumMHA: "x.unflatten(-1, (D, H)).mT",
+      BuiltinMHA: "x.unflatten(-1, (D, H)).mT.reshape(T, B * H, D).transpose(0, 1)",
+      SplitConcatMHA: "cat([x[..., h::H] for h in range(H)])",
+    }),
 
   "merge-no-transpose": merged(plain, (c) => `${c}.reshape(B, T, E)`),
-  "merge-interleaved": merged((c, p) => canon(p, permute(c, [0, 2, 3, 1])), (c) => `${c}.permute(0, 2, 3, 1).flatten(2)`),
-  "merge-mean": merged((c, p) => canon(p, widened(summed(c, p.H), p)), (c) => `${c}.mean(1).repeat(1, 1, H)`),
-  "merge-sum": merged((c, p) => canon(p, widened(summed(c, 1), p)), (c) => `${c}.sum(1).repeat(1, 1, H)`),
+  "merge-interleaved": merged((c, p) => canon(p, permute(c, [0, 2, 3, 1])), (c) => `${c}.permute(0, 2, 3, 1).flatten(2)`, {
+    PerHeadMHA: "stack(context, dim=-1).flatten(2)",
+    EinsumMHA: "context.mT.flatten(2)",
+    BuiltinMHA: "context.transpose(0, 1).reshape(T, B, H, D).mT.reshape(T * B, E)",
+    SplitConcatMHA: "stack(context.chunk(H), dim=-1).flatten(2)",
+  }),
+  "merge-mean": merged((c, p) => canon(p, widened(summed(c, p.H), p)), (c) => `${c}.mean(1).repeat(1, 1, H)`, {
+    PerHeadMHA: "cat([sum(context) / H] * H, dim=-1)",
+    EinsumMHA: "context.mean(2).repeat(1, 1, H)",
+    SplitConcatMHA: "cat([sum(context.chunk(H)) / H] * H, dim=-1)",
+  }),
+  "merge-sum": merged((c, p) => canon(p, widened(summed(c, 1), p)), (c) => `${c}.sum(1).repeat(1, 1, H)`, {
+    PerHeadMHA: "cat([sum(context)] * H, dim=-1)",
+    EinsumMHA: "context.sum(2).repeat(1, 1, H)",
+    SplitConcatMHA: "cat([sum(context.chunk(H))] * H, dim=-1)",
+  }),
   "merge-first-head": merged((c, p) => canon(p, widened(elements(split(c, 1, 1)[0]), p)),
-    (c) => `${c}[:, 0].repeat(1, 1, H)`),
-  "merge-reversed": merged((c, p) => tokens(swap(flipped(c), 0, 1), p), (c) => `${c}.flip(1).transpose(1, 2).flatten(2)`),
+    (c) => `${c}[:, 0].repeat(1, 1, H)`, {
+      PerHeadMHA: "cat([context[0]] * H, dim=-1)",
+      EinsumMHA: "context[:, :, 0].repeat(1, 1, H)",
+      SplitConcatMHA: "cat([context[:B]] * H, dim=-1)",
+    }),
+  "merge-reversed": merged((c, p) => tokens(swap(flipped(c), 0, 1), p), (c) => `${c}.flip(1).transpose(1, 2).flatten(2)`, {
+    PerHeadMHA: "cat(context[::-1], dim=-1)",
+    EinsumMHA: "context.flip(2).flatten(2)",
+    BuiltinMHA: "context.view(B, H, T, D).flip(1).flatten(0, 1).transpose(0, 1).reshape(T * B, E)",
+    SplitConcatMHA: "cat(context.chunk(H)[::-1], dim=-1)",
+  }),
   "merge-batch-major": merged((c, p) => tokens(reshape(swap(c, 0, 1), c.shape), p),
     (c) => `${c}.transpose(0, 1).reshape(B, H, T, D).transpose(1, 2).flatten(2)`),
 

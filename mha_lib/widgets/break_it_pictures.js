@@ -127,7 +127,7 @@ export function threefold(ui, { content, move }) {
 
 /** Two losses over the steps of a training: right, and here. */
 export function lossPicture(ui, content) {
-  const [W, H, left, bottom] = [156, 98, 22, 16];
+  const [W, H, left, bottom] = [128, 86, 18, 16];
   const frame = h("div", { class: "mha-loss" });
   let known = null;
   ui.follow(() => {
