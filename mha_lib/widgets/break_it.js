@@ -45,10 +45,10 @@ function check(ui, known) {
   }
   const mistakes = ui.get("mistakes");
   need(Array.isArray(mistakes) && mistakes.length === NAMES.length, `mistakes must be ${NAMES.length} names, "" for none.`);
-  for (const name of mistakes) need(name === "" || (WRONG[name] && known[name]), `there is no mistake “${name}” here.`);
+  for (const name of mistakes) need(name === "" || (Object.hasOwn(WRONG, name) && Object.hasOwn(known, name)), `there is no mistake “${name}” here.`);
   const opened = ui.get("opened");
   need(Number.isInteger(opened) && opened >= 0 && opened < NAMES.length, `opened must be a whole number from 0 to ${NAMES.length - 1}.`);
-  need(ui.get("step") === "" || GROUPS[ui.get("step")], `there is no step “${ui.get("step")}”.`);
+  need(ui.get("step") === "" || Object.hasOwn(GROUPS, ui.get("step")), `there is no step “${ui.get("step")}”.`);
   need(ui.get("patient") === "" || isDate(ui.get("patient")), "patient must be a date such as 2026-03-01.");
 }
 
@@ -91,7 +91,10 @@ export default widget("Break it", (ui) => {
   };
 
   const patient = () => (ui.get("patient") ? patientOf(ui.get("patient")) : null);
-  const guessed = () => (patient() && ui.get("guess").startsWith(`${ui.get("patient")} `) ? ui.get("guess").slice(11) : "");
+  const guessed = () => {
+    const [date, name] = ui.get("guess").split(" ");
+    return patient() && date === ui.get("patient") && Object.hasOwn(known, name) ? name : "";
+  };
   const secret = () => patient() && !guessed();
   const mistakeOf = (i) => {
     const found = patient();
@@ -116,23 +119,29 @@ export default widget("Break it", (ui) => {
   const now = () => programs[ui.get("opened")];
 
   // --- what is changed: every change can be taken back ------------------------------------
-  const STATE = ["mistakes", "opened", "step", "b", "h", "three", "patient", "guess"];
-  const past = [];
-  const change = (traits) => {
-    past.push(Object.fromEntries(STATE.map((trait) => [trait, ui.get(trait)])));
-    ui.setAll(traits);
-  };
-  const undo = button("undo", () => past.length && ui.setAll({ ...past.pop(), row: -1, column: -1 }));
-  ui.follow(() => put(undo, { "aria-disabled": !past.length }));
-  const visit = (date) => change(visiting(date));
   const fresh = { step: "", b: -1, h: -1, row: -1, column: -1 };
+  const STATE = ["mistakes", "opened", "step", "three", "patient", "guess"];
+  const past = [];
+  let last = null;
+  const undo = button("undo", () => {
+    if (!past.length) return;
+    last = past.pop();
+    ui.setAll({ ...fresh, ...last });
+  });
+  ui.follow(() => {
+    const state = Object.fromEntries(STATE.map((trait) => [trait, ui.get(trait)]));
+    if (last && JSON.stringify(state) !== JSON.stringify(last)) past.push(last);
+    last = state;
+    put(undo, { "aria-disabled": !past.length });
+  });
+  const visit = (date) => ui.setAll(visiting(date));
 
   // --- six tiles ----------------------------------------------------------------------
   const tiles = h("div", { class: "mha-tiles", role: "group", "aria-label": "six programs" }, NAMES.map((style, i) => {
     const [name, marks] = [h("b", {}, style.replace("MHA", "")), h("span", { class: "mha-marks" })];
     const [shapes, values] = [h("span", { "data-mark": "✓" }, "✓ shape"), h("span")];
     marks.append(shapes, values);
-    const one = h("button", { type: "button", class: "mha-tile", onclick: () => change({ opened: i, ...fresh }) }, name,
+    const one = h("button", { type: "button", class: "mha-tile", onclick: () => ui.setAll({ opened: i, ...fresh }) }, name,
       thumbnail(ui, () => {
         const [{ cells }] = programs[i].here.steps.weights.parts;
         return { cells, ...sizes, of: [cells] };
@@ -149,7 +158,7 @@ export default widget("Break it", (ui) => {
   // --- the open program: lines, marks, shapes ----------------------------------------------
   const list = h("select", {
     id: `${ui.id}-mistake`,
-    onchange: () => change({ mistakes: ui.get("mistakes").with(ui.get("opened"), list.value), patient: "", ...fresh }),
+    onchange: () => ui.setAll({ mistakes: ui.get("mistakes").with(ui.get("opened"), list.value), patient: "", ...fresh }),
   }, h("option", { value: "" }, "none: it is right"), Object.entries(GROUPS).map(([step, title]) =>
     h("optgroup", { label: title }, Object.keys(known).filter((name) => WRONG[name]?.step === step).map((name) =>
       h("option", { value: name }, name)))));
@@ -168,7 +177,7 @@ export default widget("Break it", (ui) => {
   const lines = h("div", { class: "mha-code", role: "group", "aria-label": "program, step by step" }, Object.keys(GROUPS).map((step) => {
     const [mark, text, shape] = [h("b", { class: "mha-mark" }), h("code"), h("span", { class: "mha-shape" })];
     const instead = h("code", { class: "mha-instead" });
-    const line = h("button", { type: "button", class: "mha-line", onclick: () => change({ ...fresh, step }) }, mark, text, shape, instead);
+    const line = h("button", { type: "button", class: "mha-line", onclick: () => ui.setAll({ ...fresh, step }) }, mark, text, shape, instead);
     ui.follow(() => {
       const { here, right, differs, first } = now();
       const equal = !differs[step];
@@ -197,10 +206,10 @@ export default widget("Break it", (ui) => {
   const question = h("p");
   const answers = range(4).map((i) => h("button", {
     type: "button", class: "mha-answer",
-    onclick: () => change({ guess: `${ui.get("patient")} ${patient().answers[i]}` }),
+    onclick: () => ui.setAll({ guess: `${ui.get("patient")} ${patient().answers[i]}` }),
   }));
   const another = button("the day before", () => visit(dayBefore(ui.get("patient"))));
-  const leave = button("leave", () => change({ ...fresh, patient: "", guess: "" }));
+  const leave = button("leave", () => ui.setAll({ ...fresh, patient: "", guess: "" }));
   quiz.append(question, ...answers);
   ui.follow(() => {
     const found = patient();
@@ -210,7 +219,7 @@ export default widget("Break it", (ui) => {
     lines.hidden = Boolean(secret());
     put(losing, { "data-secret": Boolean(secret()) });
     if (!found) return;
-    say(question, `Patient of ${written(ui.get("patient"))}: ${NAMES[found.at]}. Its maps are below, its code is hidden. What is wrong?`);
+    say(question, `Patient of ${written(ui.get("patient"))}: ${NAMES[found.at]}. Its code is hidden. What do its maps say?`);
     answers.forEach((one, i) => say(one, causeOf(known[found.answers[i]])));
   });
 

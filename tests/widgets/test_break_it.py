@@ -326,6 +326,11 @@ def test_undo_and_reset(live):
     assert "[no-scale]" in opened.text(SAID)
     opened.button("undo").click()
     assert (code(opened), opened.text(SAID)) == before
+    opened.button("a right map").click()
+    opened.button("undo").click()
+    assert (code(opened), opened.text(SAID)) == before
+    opened.page.mouse.move(300, 500)  # a cursor is nothing to take back
+    assert opened.button("undo").get_attribute("aria-disabled") == "true"
     choose(opened, "no-softmax")
     tile(opened, "Einsum").click()
     opened.button("reset").click()
@@ -477,6 +482,7 @@ BAD_STATE = [
     ("tokens", [["a"]], "tokens must have the shape (2, 6)"),
     ("mistakes", ["no-scale"], "6 names"),
     ("mistakes", ["typo", "", "", "", "", ""], "no mistake “typo”"),
+    ("mistakes", ["constructor", "", "", "", "", ""], "no mistake “constructor”"),
     ("opened", 6, "from 0 to 5"),
     ("step", "typo", "no step “typo”"),
     ("patient", "2026-02-30", "a date such as 2026-03-01"),
