@@ -2,7 +2,7 @@
 
     python -m evidence.curves
 
-trains them one after the other (about five minutes on one core) and writes what
+trains them one after the other (a quarter of an hour on one core) and writes what
 `mha_lib.widgets.BreakIt` draws, `mha_lib/widgets/break_it_curves.json`, with the sizes
 and versions of the run in it. The layer and the masks are those of the catalogue's
 reference, so a mistake is in the training what it is for `check`.
