@@ -38,6 +38,8 @@ MAY_IMPORT = {
     ".__init__": f"{BASE} .attention .convert.* .dropin .styles.* .grade.start",
     ".widgets": ".widgets.* .plots.* .layouts",  # they take arrays, not modules
     ".widgets.model_lab": ".widgets.* .plots.* .model.*",  # the kept model
+    ".widgets.break_it": ".widgets.* .check.catalogue",  # its mistakes and sentences
+    ".widgets.break_it_catalogue": ".check.catalogue .check.reference",
     ".check": ".check.*",  # judges by a reference of its own
     ".check.beside": ".check.beside.*",  # runs beside submissions, loaded alone
     ".check.catalogue": ".check.catalogue.* .check.reference",

@@ -5,6 +5,7 @@ package needs anywidget (`pip install "mha_lib[widgets]"`).
 """
 
 from mha_lib.widgets.attention_explorer import AttentionExplorer
+from mha_lib.widgets.break_it import BreakIt
 from mha_lib.widgets.einsum_steps import EinsumSteps
 from mha_lib.widgets.head_layout import HeadLayout
 from mha_lib.widgets.mask_painter import MaskPainter
@@ -16,6 +17,7 @@ from mha_lib.widgets.versions_side_by_side import VersionsSideBySide
 
 __all__ = [
     "AttentionExplorer",
+    "BreakIt",
     "EinsumSteps",
     "HeadLayout",
     "MaskPainter",

@@ -8,14 +8,14 @@ import {
 
 const read = (nested) => tensor(nested.flat(Infinity), shapeOf(nested));
 
-function linear(x, matrix, bias) {
+export function linear(x, matrix, bias) {
   const leading = x.shape.slice(0, -1);
   const y = einsum("ne,oe->no", reshape(x, [product(leading), x.shape.at(-1)]), matrix);
   const added = elements(bias);
   return each(reshape(y, [...leading, added.length]), (value, i) => value + added[i % added.length]);
 }
 
-function softmaxOver(scores, axis) {
+export function softmaxOver(scores, axis) {
   const last = scores.shape.length - 1;
   const rows = swap(scores, axis, last);
   const [cells, n] = [elements(rows), rows.shape[last]];

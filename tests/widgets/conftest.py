@@ -11,6 +11,7 @@ from playwright.sync_api import Keyboard, Locator, Mouse, Page
 from mha_lib import BatchedMHA
 from mha_lib.widgets import (
     AttentionExplorer,
+    BreakIt,
     EinsumSteps,
     HeadLayout,
     MaskPainter,
@@ -144,6 +145,7 @@ def every_widget() -> list[Widget]:
         VersionsSideBySide(x, parameters, 2),
         ScaleLab(x[0], x[1]),
         ModelLab(),
+        BreakIt(),
     ]
 
 

@@ -1,0 +1,398 @@
+// Six programs for one function; any mistake in any of them, and who notices it.
+import { need, needArray, range, shapeOf } from "./arithmetic.js";
+import { button, h, more, numbers, press, put, readout, say, toggle, tryThis, widget } from "./common.js";
+import { programOf } from "./break_it_code.js";
+import { dayBefore, isDate, patientOf, today, written } from "./break_it_daily.js";
+import { WRONG } from "./break_it_mistakes.js";
+import { lossPicture, shown, threefold, thumbnail } from "./break_it_pictures.js";
+import { inOrder, stepsOf } from "./break_it_run.js";
+import { elements, tensor } from "./tensor.js";
+import { STYLES } from "./versions_styles.js";
+
+const NAMES = Object.keys(STYLES);
+const EQUAL = 1e-9; // far above rounding in float64, far below any mistake
+const SEEN = 0.1; // nats a character: less is not seen in a curve
+const LAST = 5; // points of a loss whose mean is its end
+
+const GROUPS = { // of the mistakes, by the step where they are made
+  mask: "making the mask", project: "projections and inputs", split: "cutting into heads", scores: "scores and scale",
+  hide: "hiding keys", weights: "softmax", context: "weights meet values", merge: "merging the heads", output: "output projection",
+};
+
+const none = ["", "", "", "", "", ""];
+const begin = { step: "", b: -1, h: -1, row: -1, column: -1, three: false, patient: "" };
+const broken = (style, mistake, more_ = {}) => {
+  const opened = NAMES.indexOf(style);
+  return { state: { ...begin, mistakes: none.with(opened, mistake), opened, ...more_ } };
+};
+const visiting = (date) => ({ ...begin, mistakes: none, patient: date, guess: "", opened: patientOf(date).at });
+const TRIES = () => ({
+  "sees tomorrow": broken("FusedMHA", "causal-sees-next"),
+  "√E for √D": broken("BatchedMHA", "scale-embed-dim"),
+  "no transpose": broken("BuiltinMHA", "split-by-view"),
+  "a right map": broken("SplitConcatMHA", "merge-batch-major"),
+  "a hidden one": broken("EinsumMHA", "kv-from-query"),
+  "today's patient": { state: visiting(today()) },
+});
+
+function check(ui, known) {
+  const [, B, T, E] = needArray(ui.get("inputs"), "inputs", 4);
+  const H = ui.get("num_heads");
+  need(Number.isInteger(H) && H >= 1 && E % H === 0, `the number of heads must divide E = ${E}; it is ${H}.`);
+  need(B <= 2 && T <= 6 && E <= 12 && H <= 3, `it shows at most 2 sequences, 6 tokens, 12 features and 3 heads; there are ${B}, ${T}, ${E} and ${H}.`);
+  for (const [trait, wanted] of [["matrices", [4, E, E]], ["biases", [4, E]], ["lengths", [B]], ["tokens", [B, T]]]) {
+    need(`${shapeOf(ui.get(trait))}` === `${wanted}`, `${trait} must have the shape (${wanted.join(", ")}).`);
+  }
+  const mistakes = ui.get("mistakes");
+  need(Array.isArray(mistakes) && mistakes.length === NAMES.length, `mistakes must be ${NAMES.length} names, "" for none.`);
+  for (const name of mistakes) need(name === "" || (Object.hasOwn(WRONG, name) && Object.hasOwn(known, name)), `there is no mistake “${name}” here.`);
+  const opened = ui.get("opened");
+  need(Number.isInteger(opened) && opened >= 0 && opened < NAMES.length, `opened must be a whole number from 0 to ${NAMES.length - 1}.`);
+  need(ui.get("step") === "" || Object.hasOwn(GROUPS, ui.get("step")), `there is no step “${ui.get("step")}”.`);
+  need(ui.get("patient") === "" || isDate(ui.get("patient")), "patient must be a date such as 2026-03-01.");
+}
+
+export default widget("Break it", (ui) => {
+  const known = ui.get("catalogue");
+  const read = (nested) => tensor(nested.flat(Infinity), shapeOf(nested));
+  const sizesOf = () => {
+    const [B, T, E] = shapeOf(ui.get("inputs")[0]);
+    const H = ui.get("num_heads");
+    return { B, T, S: T, H, D: E / H, b: B, t: T, s: T, h: H, d: E / H, e: E };
+  };
+
+  // --- computing: each program once for each mistake that it had --------------------------
+  let data = null;
+  let sizes = null;
+  const made = new Map();
+  const given = () => ["inputs", "matrices", "biases", "lengths", "num_heads"].map(ui.get);
+  const run = (style, mistake) => {
+    const three = ui.get("three");
+    const key = `${style} ${mistake} ${three}`;
+    if (!made.has(key)) {
+      const inputs = ui.get("inputs").map(read);
+      const p = {
+        ...sizes, lengths: ui.get("lengths"),
+        inputs: three ? inputs : inputs.map(() => inputs[0]),
+        matrices: ui.get("matrices").map(read), biases: ui.get("biases").map(read),
+      };
+      const steps = stepsOf(style, WRONG[mistake], p);
+      made.set(key, {
+        code: programOf(style, WRONG[mistake], three),
+        steps: Object.fromEntries(Object.entries(steps).map(([name, { order, axes, parts }]) => [name, {
+          order,
+          parts: Object.entries(parts).map(([part, x]) => ({
+            part, shape: shapeText(style, axes, x.shape), cells: elements(inOrder(x, order, axes, sizes)),
+          })),
+        }])),
+      });
+    }
+    return made.get(key);
+  };
+
+  const patient = () => (ui.get("patient") ? patientOf(ui.get("patient")) : null);
+  const guessed = () => {
+    const [date, name] = ui.get("guess").split(" ");
+    return patient() && date === ui.get("patient") && Object.hasOwn(known, name) ? name : "";
+  };
+  const secret = () => patient() && !guessed();
+  const mistakeOf = (i) => {
+    const found = patient();
+    return found ? (i === found.at ? found.name : "") : ui.get("mistakes")[i];
+  };
+
+  let programs = []; // of each style: {mistake, right, here, differs: {step: how much}, first}
+  ui.follow(() => {
+    check(ui, known);
+    if (!data || given().some((x, i) => x !== data[i])) {
+      data = given();
+      sizes = sizesOf();
+      made.clear();
+    }
+    programs = NAMES.map((style, i) => {
+      const mistake = mistakeOf(i);
+      const old = programs[i];
+      if (old && old.mistake === mistake && old.three === ui.get("three") && old.data === data) return old;
+      return compared(style, mistake, run(style, ""), run(style, mistake), { three: ui.get("three"), data });
+    });
+  });
+  const now = () => programs[ui.get("opened")];
+
+  // --- what is changed: every change can be taken back ------------------------------------
+  const fresh = { step: "", b: -1, h: -1, row: -1, column: -1 };
+  const STATE = ["mistakes", "opened", "step", "three", "patient", "guess"];
+  const past = [];
+  let last = null;
+  const undo = button("undo", () => {
+    if (!past.length) return;
+    last = past.pop();
+    ui.setAll({ ...fresh, ...last });
+  });
+  ui.follow(() => {
+    const state = Object.fromEntries(STATE.map((trait) => [trait, ui.get(trait)]));
+    if (last && JSON.stringify(state) !== JSON.stringify(last)) past.push(last);
+    last = state;
+    put(undo, { "aria-disabled": !past.length });
+  });
+  const visit = (date) => ui.setAll(visiting(date));
+
+  // --- six tiles ----------------------------------------------------------------------
+  const tiles = h("div", { class: "mha-tiles", role: "group", "aria-label": "six programs" }, NAMES.map((style, i) => {
+    const [name, marks] = [h("b", {}, style.replace("MHA", "")), h("span", { class: "mha-marks" })];
+    const [shapes, values] = [h("span", { "data-mark": "✓" }, "✓ shape"), h("span")];
+    marks.append(shapes, values);
+    const one = h("button", { type: "button", class: "mha-tile", onclick: () => ui.setAll({ opened: i, ...fresh }) }, name,
+      thumbnail(ui, () => {
+        const [{ cells }] = programs[i].here.steps.weights.parts;
+        return { cells, ...sizes, of: [cells] };
+      }), marks);
+    ui.follow(() => {
+      const right = !programs[i].first;
+      put(values, { "data-mark": right ? "✓" : "✗" });
+      say(values, right ? "✓ value" : "✗ value");
+      press(one, i === ui.get("opened"));
+    });
+    return one;
+  }));
+
+  // --- the open program: lines, marks, shapes ----------------------------------------------
+  const list = h("select", {
+    id: `${ui.id}-mistake`,
+    onchange: () => ui.setAll({ mistakes: ui.get("mistakes").with(ui.get("opened"), list.value), patient: "", ...fresh }),
+  }, h("option", { value: "" }, "none: it is right"), Object.entries(GROUPS).map(([step, title]) =>
+    h("optgroup", { label: title }, Object.keys(known).filter((name) => WRONG[name]?.step === step).map((name) =>
+      h("option", { value: name }, name)))));
+  const chooser = h("span", { class: "mha-control" },
+    h("label", { for: list.id }), list);
+  ui.follow(() => {
+    say(chooser.firstChild, `mistake in ${NAMES[ui.get("opened")]}`);
+    list.value = ui.get("mistakes")[ui.get("opened")];
+    chooser.hidden = Boolean(patient());
+  });
+
+  const shownStep = () => {
+    if (ui.get("step")) return ui.get("step");
+    return now().differs.weights || !now().differs.output ? "weights" : "output";
+  };
+  const lines = h("div", { class: "mha-code", role: "group", "aria-label": "program, step by step" }, Object.keys(GROUPS).map((step) => {
+    const [mark, text, shape] = [h("b", { class: "mha-mark" }), h("code"), h("span", { class: "mha-shape" })];
+    const instead = h("code", { class: "mha-instead" });
+    const line = h("button", { type: "button", class: "mha-line", onclick: () => ui.setAll({ ...fresh, step }) }, mark, text, shape, instead);
+    ui.follow(() => {
+      const { here, right, differs, first } = now();
+      const equal = !differs[step];
+      say(mark, equal ? "✓" : "✗");
+      put(mark, { "data-mark": mark.textContent });
+      const written_ = here.code[step];
+      say(text, written_.join("\n"));
+      const lost = right.code[step].filter((x) => !written_.includes(x));
+      instead.hidden = step !== first || !lost.length;
+      say(instead, lost.map((x) => `right: ${x}`).join("\n"));
+      const same = here.steps[step].parts[0].shape === right.steps[step].parts[0].shape;
+      say(shape, `${here.steps[step].parts[0].shape} ${same ? "✓" : "✗"}`);
+      put(shape, { "data-mark": same ? "✓" : "✗" });
+      put(line, { "data-first": step === first });
+      press(line, step === shownStep());
+    });
+    return line;
+  }));
+
+  const three = toggle(ui, { label: "three inputs", trait: "three" });
+  const witnesses = h("ul", { class: "mha-witnesses" });
+  const losing = h("div", { class: "mha-noticed" });
+
+  // --- the patient of a day ----------------------------------------------------------------
+  const quiz = h("div", { class: "mha-quiz", role: "group", "aria-label": "four answers" });
+  const question = h("p");
+  const answers = range(4).map((i) => h("button", {
+    type: "button", class: "mha-answer",
+    onclick: () => ui.setAll({ guess: `${ui.get("patient")} ${patient().answers[i]}` }),
+  }));
+  const another = button("the day before", () => visit(dayBefore(ui.get("patient"))));
+  const leave = button("leave", () => ui.setAll({ ...fresh, patient: "", guess: "" }));
+  quiz.append(question, ...answers);
+  ui.follow(() => {
+    const found = patient();
+    another.hidden = leave.hidden = !found;
+    three.hidden = Boolean(found);
+    quiz.hidden = !secret();
+    lines.hidden = Boolean(secret());
+    put(losing, { "data-secret": Boolean(secret()) });
+    if (!found) return;
+    say(question, `Patient of ${written(ui.get("patient"))}: ${NAMES[found.at]}. Its code is hidden. What do its maps say?`);
+    answers.forEach((one, i) => say(one, causeOf(known[found.answers[i]])));
+  });
+
+  // --- three maps and the losses ------------------------------------------------------------
+  const chosen = () => {
+    const step = shownStep();
+    const { here, right } = now();
+    const { order, parts } = here.steps[step];
+    const wanted = right.steps[step].parts;
+    const [B, H] = [sizes.B, order[1] === "h" ? sizes.H : 1];
+    const columns = order === "bte" ? sizes.e : order === "bthd" ? sizes.e : order.at(-1) === "d" ? sizes.D : sizes.T;
+    const count = sizes.T * columns;
+    const apart = (p, start, b) => { // if it can be, in a row that is no padding
+      const [all, real] = [count, ui.get("lengths")[b] * columns].map((n) => worst(parts[p].cells, wanted[p].cells, start, n));
+      return real.most > 0 ? real : all;
+    };
+    let best = { p: 0, b: ui.get("b"), head: ui.get("h"), most: -1 };
+    for (const p of range(parts.length)) {
+      for (const b of range(B)) {
+        for (const head of range(H)) {
+          if (ui.get("b") >= 0 && b !== Math.min(ui.get("b"), B - 1)) continue;
+          if (H > 1 && ui.get("h") >= 0 && head !== Math.min(ui.get("h"), H - 1)) continue;
+          const found = apart(p, (b * H + head) * count, b);
+          if (found.most > best.most) best = { p, b, head, ...found };
+        }
+      }
+    }
+    const start = (best.b * H + best.head) * count;
+    const cut = ({ cells }) => cells.slice(start, start + count);
+    const at = best.most > 0 ? [Math.floor(best.at / columns), best.at % columns] : [Math.min(2, sizes.T - 1), Math.min(1, columns - 1)];
+    const cursor = [["row", sizes.T], ["column", columns]].map(([trait, n], i) =>
+      (ui.get(trait) < 0 ? at[i] : Math.min(n - 1, ui.get(trait))));
+    return {
+      step, part: parts[best.p].part, b: best.b, head: best.head, H, columns, cursor, keys: order.at(-1) === "s",
+      right: cut(wanted[best.p]), here: cut(parts[best.p]), words: ui.get("tokens")[best.b],
+    };
+  };
+  let view = null;
+  ui.follow(() => {
+    view = chosen();
+  });
+  const which = () => {
+    const what = { weights: "map", hide: "masked scores" }[view.step] ?? view.part;
+    return `${what} (b ${view.b}${view.H > 1 ? `, h ${view.head}` : ""})`;
+  };
+  const buttons = (trait, label, size) => {
+    const row = h("span", { class: "mha-pick", role: "group", "aria-label": label }, `${label} `);
+    ui.follow(() => {
+      const n = size();
+      if (row.childElementCount !== n) {
+        row.replaceChildren(`${label} `, ...range(n).map((i) => button(`${i}`, () => ui.setAll({ [trait]: i, row: -1, column: -1 }))));
+      }
+      [...row.children].forEach((one, i) => press(one, i === (trait === "b" ? view.b : view.head)));
+      row.hidden = n < 2;
+    });
+    return row;
+  };
+  const title = h("span", { class: "mha-which" });
+  const cell = readout();
+  const picture = threefold(ui, {
+    move: (row, column) => ui.setAll({ row, column, b: view.b, h: view.head }),
+    content: () => ({
+      rows: view.words, columns: view.columns, right: view.right, here: view.here, cursor: view.cursor,
+      label: `${which()}: right, here, and their difference; arrow keys move the cursor`,
+    }),
+  });
+  ui.follow(() => {
+    say(title, which());
+    const [i, j] = view.cursor;
+    const k = i * view.columns + j;
+    const place = view.keys ? `${view.words[i]} → ${view.words[j]}` : `${view.words[i]}, feature ${j}`;
+    say(cell, `${which()}, ${place}: right ${shown(view.right[k])}, here ${shown(view.here[k])}`);
+  });
+
+  const losses = ui.get("losses");
+  const healthy = end(losses.right[0]);
+  const training = () => {
+    const curve = losses.curves[now().mistake];
+    if (!curve) return { mark: "✓", text: healthy.toFixed(2) };
+    if (curve.includes(null)) return { mark: "✗", text: "not a number" };
+    const more_ = end(curve) - healthy;
+    const how = Math.abs(more_) <= SEEN ? ["✓", "as good"] : more_ < 0 ? ["✓", "better!"] : ["✗", "worse"];
+    return { mark: how[0], text: `${end(curve).toFixed(2)}, ${how[1]}` };
+  };
+  const loss = lossPicture(ui, () => ({
+    right: losses.right[0], here: losses.curves[now().mistake] ?? null,
+    steps: losses.log.run.steps,
+    label: `Training loss of a small language model, dashed with the right layer, solid with this one: ${training().text}`,
+  }));
+
+  // --- who notices -------------------------------------------------------------------------
+  const said = h("output", { class: "mha-said", "aria-live": "polite" });
+  ui.follow(() => {
+    const { differs, first, mistake } = now();
+    const { mark, text } = training();
+    const rows = [["✓", "Python", "no error"], ["✓", "shapes", "all right"], [mark, "loss", text],
+      ...["weights", "output"].map((step) => [differs[step] ? "✗" : "✓", step === "weights" ? "map" : step,
+        differs[step] ? `off by ${Math.abs(differs[step]) > 1e300 ? "∞" : differs[step].toFixed(2)}` : "right"])];
+    const texts = JSON.stringify(rows);
+    if (witnesses.dataset.rows !== texts) {
+      witnesses.dataset.rows = texts;
+      witnesses.replaceChildren(...rows.map(([sign, who, what]) => h("li", { "data-mark": sign },
+        h("b", {}, `${sign} ${who} `), what)));
+    }
+    const taken = guessed();
+    const verdict = !taken ? "" : taken === patient().name
+      ? "✓ Found! “copy link” sends this patient on, without the answer. " : `✗ Not “${causeOf(known[taken])}”. `;
+    put(said, { "data-mark": verdict[0] ?? "" });
+    say(said, verdict + (secret() ? "The name is hidden until you have guessed."
+      : !mistake ? "All its numbers are those of the right program. Choose a mistake for it."
+        : !first ? `No number differs: query, key and value are one tensor here, so “${mistake}” is no mistake. Switch on three inputs.`
+          : `check says: ${known[mistake]} [${mistake}]`));
+  });
+
+  losing.append(loss, witnesses);
+
+  let table = null;
+  const content = () => {
+    if (table?.view === view) return table;
+    const rows = view.right.map((x, k) => {
+      const [i, j] = [Math.floor(k / view.columns), k % view.columns];
+      return [`${view.words[i]} (${i})`, view.keys ? `${view.words[j]} (${j})` : j, shown(x), shown(view.here[k])];
+    });
+    table = { view, caption: which(), rows, columns: ["query", view.keys ? "key" : "feature", "right", "here"] };
+    return table;
+  };
+
+  ui.root.append(
+    tryThis(ui, TRIES), tiles,
+    h("div", { class: "mha-controls" }, chooser, three, another, leave, undo),
+    quiz, lines,
+    h("div", { class: "mha-below" }, h("div", { class: "mha-maps" }, picture, cell), losing),
+    said,
+    more("More: other maps, a table",
+      h("div", { class: "mha-picks" }, title, buttons("b", "sequence", () => sizes.B), buttons("h", "head", () => view.H)),
+      numbers(ui, "Every number as a table", content)),
+  );
+}, {
+  question: "Six programs, one function. One of these is wrong: find it",
+  lead: "No shape is wrong, nothing fails. The first ✗ in a program is where it goes wrong.",
+  lesson: ["mistakes", "opened", "step", "b", "h", "row", "column", "three", "patient"],
+});
+
+const end = (curve) => curve.slice(-LAST).reduce((sum, x) => sum + x, 0) / LAST;
+const causeOf = (message) => message.slice(message.indexOf(": ") + 2).replace(/\.$/, "");
+
+function shapeText(style, axes, shape) {
+  const list = style === "PerHeadMHA" && axes.startsWith("h ");
+  return list ? `${shape[0]} × (${shape.slice(1).join(", ")})` : `(${shape.join(", ")})`;
+}
+
+/** The largest difference of `count` numbers from `start` on, and where it is. */
+function worst(here, right, start, count) {
+  let [most, at] = [0, 0];
+  for (let i = 0; i < count; i++) {
+    const [a, b] = [here[start + i], right[start + i]];
+    const apart = a === b ? 0 : Number.isFinite(a - b) ? Math.abs(a - b) : Number.MAX_VALUE;
+    if (apart > most) [most, at] = [apart, i];
+  }
+  return { most, at };
+}
+
+/** A program beside the right one: how far each step is off, 0 where it is equal. */
+function compared(style, mistake, right, here, rest) {
+  const differs = Object.fromEntries(Object.entries(here.steps).map(([step, { parts }]) => {
+    const apart = parts.map(({ cells }, p) => {
+      const wanted = right.steps[step].parts[p].cells;
+      const size = wanted.reduce((m, x) => (Math.abs(x) < 1e300 ? Math.max(m, Math.abs(x)) : m), 1e-9);
+      const { most } = worst(cells, wanted, 0, cells.length);
+      return most > EQUAL * size ? most : 0;
+    });
+    return [step, Math.max(...apart)];
+  }));
+  const first = Object.keys(differs).find((step) => differs[step]) ?? "";
+  return { style, mistake, right, here, differs, first, ...rest };
+}

@@ -1,0 +1,156 @@
+// The pictures of the break-it machine: small maps of a whole program, three large ones
+// beside each other, two losses.
+import { fixed, range } from "./arithmetic.js";
+import { css, h, palette, put, shade, svg } from "./common.js";
+
+const FONT = "system-ui, sans-serif";
+
+function prepared(canvas, width, height) {
+  const scale = window.devicePixelRatio || 1;
+  Object.assign(canvas, { width: Math.round(width * scale), height: Math.round(height * scale) });
+  Object.assign(canvas.style, { width: `${width}px`, height: `${height}px` });
+  const context = canvas.getContext("2d");
+  context.scale(scale, scale);
+  return context;
+}
+
+/** All maps (B, H, T, S) of a program; `differs(i)` marks cells that are wrong. */
+export function thumbnail(ui, content) {
+  const canvas = h("canvas", { "aria-hidden": "true" });
+  let known = null;
+  ui.follow(() => {
+    const { cells, B, H, T, of } = content();
+    const colours = palette(ui.root);
+    const now = [...of, colours, window.devicePixelRatio];
+    if (known && now.every((x, i) => x === known[i])) return;
+    known = now;
+    const [cell, gap] = [3, 4];
+    const side = T * cell + gap;
+    const context = prepared(canvas, H * side - gap, B * side - gap);
+    cells.forEach((x, i) => {
+      const [b, head, t, s] = [Math.floor(i / (H * T * T)), Math.floor(i / (T * T)) % H, Math.floor(i / T) % T, i % T];
+      context.fillStyle = css(shade(colours, Math.max(-1, Math.min(1, x))));
+      context.fillRect(head * side + s * cell, b * side + t * cell, cell, cell);
+    });
+  });
+  return canvas;
+}
+
+/**
+ * What is right, what is here, and their difference, with one cursor for all three.
+ *
+ * `content()` gives {rows: labels, columns: count, right, here: cells, cursor, label, title};
+ * `move(i, j)` is called where the pointer or the arrow keys go.
+ */
+export function threefold(ui, { content, move }) {
+  const canvas = h("canvas", { "aria-hidden": "true" });
+  const frame = h("div", { class: "mha-map", tabindex: "0", role: "application", "aria-roledescription": "three maps" }, canvas);
+  let [layout, now] = [null, null];
+
+  const at = (event) => {
+    const box = canvas.getBoundingClientRect();
+    const { left, top, wide, high, step } = layout;
+    const x = event.clientX - box.left - left;
+    const inside = x - Math.floor(x / step) * step;
+    const [i, j] = [Math.floor((event.clientY - box.top - top) / high), Math.floor(inside / wide)];
+    if (x >= 0 && x < 3 * step && i >= 0 && i < now.rows.length && j < now.columns && `${now.cursor}` !== `${[i, j]}`) move(i, j);
+  };
+  frame.addEventListener("pointermove", at);
+  frame.addEventListener("pointerdown", at);
+  frame.addEventListener("keydown", (event) => {
+    const [i, j] = now.cursor;
+    const last = [now.rows.length - 1, now.columns - 1];
+    const step = {
+      ArrowUp: [i - 1, j], ArrowDown: [i + 1, j], ArrowLeft: [i, j - 1], ArrowRight: [i, j + 1],
+      Home: [i, 0], End: [i, last[1]], PageUp: [0, j], PageDown: [last[0], j],
+    }[event.key];
+    if (!step) return;
+    event.preventDefault();
+    now.cursor = step.map((x, axis) => Math.max(0, Math.min(last[axis], x)));
+    move(...now.cursor);
+  });
+
+  ui.follow(() => {
+    now = content();
+    const { rows, columns, right, here, cursor } = now;
+    put(frame, { "aria-label": now.label });
+    const colours = palette(ui.root);
+    const width = Math.max(220, frame.clientWidth);
+    const context0 = canvas.getContext("2d");
+    context0.font = `bold 12px ${FONT}`;
+    const left = Math.ceil(Math.max(...rows.map((x) => context0.measureText(x).width))) + 8;
+    const gap = 12;
+    const panel = Math.min(114, Math.floor((width - left - 2 * gap) / 3));
+    const wide = panel / columns;
+    const high = Math.min(16, Math.floor(panel / rows.length));
+    const top = 17;
+    layout = { left, top, wide, high, step: panel + gap };
+    const context = prepared(canvas, left + 3 * panel + 2 * gap + 2, top + rows.length * high + 2);
+    const number = (x) => Number.isFinite(x) && Math.abs(x) < 1e300;
+    const largest = Math.max(1e-9, ...right.concat(here).filter(number).map(Math.abs));
+    const apart = here.map((x, i) => (number(x) && number(right[i]) ? x - right[i] : x === right[i] ? 0 : 2 * largest));
+    const most = Math.max(1e-9, ...apart.map(Math.abs));
+    context.textBaseline = "middle";
+    const write = (text, x, y, align, font = "12px", colour = colours.text) => {
+      Object.assign(context, { textAlign: align, fillStyle: colour, font: `${font} ${FONT}` });
+      context.fillText(text, x, y, panel);
+    };
+    rows.forEach((text, i) => write(text, left - 6, top + (i + 0.5) * high, "right",
+      i === cursor[0] ? "bold 12px" : "12px", i === cursor[0] ? colours.accent : colours.text));
+    ["right", "here", "difference"].forEach((title, n) => {
+      const x0 = left + n * (panel + gap);
+      write(title, x0, 9, "left", "12px", colours.muted);
+      const cells = [right, here, apart][n];
+      const scale = n === 2 ? most : largest;
+      const equal = n === 2 && apart.every((x) => Math.abs(x) <= 1e-9 * largest);
+      cells.forEach((x, k) => {
+        const [i, j] = [Math.floor(k / columns), k % columns];
+        const [cx, cy] = [x0 + j * wide, top + i * high];
+        context.fillStyle = css(shade(colours, equal || !number(x) ? 0 : x / scale));
+        context.fillRect(cx, cy, wide - 1, high - 1);
+        if (!number(x)) {
+          context.strokeStyle = x === -Infinity ? colours.hidden : colours.wrong;
+          context.lineWidth = 1;
+          context.beginPath();
+          context.moveTo(cx + 2, cy + high - 3);
+          context.lineTo(cx + wide - 3, cy + 2);
+          context.stroke();
+        }
+      });
+      if (equal) write("none", x0 + panel / 2, top + rows.length * high / 2, "center", "bold 13px");
+      Object.assign(context, { strokeStyle: colours.accent, lineWidth: 2 });
+      context.strokeRect(x0 + cursor[1] * wide, top + cursor[0] * high, wide - 1, high - 1);
+    });
+  });
+  return frame;
+}
+
+/** Two losses over the steps of a training: right, and here. */
+export function lossPicture(ui, content) {
+  const [W, H, left, bottom] = [128, 86, 18, 16];
+  const frame = h("div", { class: "mha-loss" });
+  let known = null;
+  ui.follow(() => {
+    const { right, here, steps, label } = content();
+    if (known === here) return;
+    known = here;
+    const most = Math.ceil(Math.max(...right, ...(here ?? []).filter((x) => x !== null)));
+    const x = (i) => left + ((W - left - 4) * (i + 0.5)) / right.length;
+    const y = (loss) => 6 + ((H - bottom - 6) * (most - loss)) / most;
+    const path = (list) => list.map((loss, i) => (loss === null ? "" : `${i ? "L" : "M"}${x(i).toFixed(1)} ${y(loss).toFixed(1)}`)).join("");
+    const text = (content_, px, py, anchor, kind = "mha-tick") =>
+      svg("text", { x: px, y: py, "text-anchor": anchor, class: kind }, content_);
+    const broken = here && here.indexOf(null) >= 0;
+    const picture = svg("svg", { viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": label },
+      range(most + 1).map((loss) => svg("line", { x1: left, x2: W - 4, y1: y(loss), y2: y(loss), class: "mha-grid" })),
+      text("0", left - 5, y(0) + 4, "end"), text(`${most}`, left - 5, y(most) + 8, "end"),
+      text(`loss, ${steps} steps`, left, H - 4, "start"), text("– – right", W - 4, y(most) + 8, "end"),
+      svg("path", { d: path(right), class: "mha-right-loss" }),
+      here ? svg("path", { d: path(here), class: "mha-here-loss" }) : null,
+      broken ? text("✗ not a number", left + 8, y(most) + 16, "start", "mha-broken") : null);
+    frame.replaceChildren(picture);
+  });
+  return frame;
+}
+
+export const shown = (x) => (x === undefined ? "" : Math.abs(x) > 1e300 ? fixed(x * Infinity) : fixed(x, 3));

@@ -1,0 +1,521 @@
+"""The break-it machine: what a reader sees, does and sends."""
+
+import base64
+import json
+import math
+import re
+from datetime import date, timedelta
+
+import pytest
+import torch
+from torch import inf, nn
+from torch.nn.functional import normalize
+
+from mha_lib.check import check
+from mha_lib.check.catalogue import MISTAKES
+from mha_lib.widgets import BreakIt
+from mha_lib.widgets.break_it import LENGTHS, NAMES, SIZES, WORDS, _run, read_losses
+from mha_lib.widgets.break_it_catalogue import HOSTED, LEFT_OUT
+from tests.widgets.conftest import assert_says, number
+
+# The column of the book at 1280 and at 390 pixels, beside two margins of 8.
+DESK, PHONE = {"width": 704, "height": 900}, {"width": 374, "height": 900}
+TRIES = ("sees tomorrow", "√E for √D", "no transpose", "a right map", "a hidden one")
+PATIENT = "today's patient"
+TABLE = "Every number as a table"
+SAID = ".mha-said"
+
+
+def tile(opened, name: str):
+    return opened.root_element.locator(".mha-tile", has_text=re.compile(f"^{name}"))
+
+
+def values(opened) -> dict[str, str]:
+    """{program: the mark of its values}"""
+    texts = opened.root_element.locator(".mha-tile").all_inner_texts()
+    return {x.split()[0]: re.search("(.) value", x)[1] for x in texts}
+
+
+def marks(opened) -> list[str]:
+    return opened.root_element.locator(".mha-line > b").all_inner_texts()
+
+
+def choose(opened, name: str):
+    opened.root_element.locator("select").first.select_option(name)
+
+
+def code(opened) -> str:
+    return "\n".join(opened.root_element.locator("code").all_inner_texts())
+
+
+# --- numbers ------------------------------------------------------------------------
+
+
+def test_what_is_hosted_and_what_is_not():
+    with_numbers = {name for name, x in MISTAKES.items() if x.stages}
+    assert {*HOSTED} | {*LEFT_OUT} == with_numbers
+    assert not {*HOSTED} & {*LEFT_OUT} and len(HOSTED) == 83
+    for name in HOSTED:
+        here, right = _run(name, True), _run("", True)
+        assert here["weights"].shape == right["weights"].shape, name
+        assert here["output"].shape == right["output"].shape, name
+        assert not torch.equal(here["output"], right["output"]), name
+
+
+def test_every_mistake_can_be_chosen_and_says_what_check_says(live):
+    opened = live(BreakIt("", "BatchedMHA", three_inputs=True))
+    options = opened.root_element.locator("select option").evaluate_all(
+        "all => all.map(x => x.value)"
+    )
+    assert sorted(options) == sorted(["", *HOSTED])
+    said = opened.root_element.evaluate(
+        """async (root) => {
+        const list = root.querySelector("select"), found = {};
+        const frame = () => new Promise(r => requestAnimationFrame(
+            () => requestAnimationFrame(r)));
+        for (const { value } of [...list.options]) {
+            list.value = value;
+            list.dispatchEvent(new Event("change"));
+            await frame();
+            found[value] = [root.querySelector(".mha-said").textContent,
+                [...root.querySelectorAll(".mha-line > b")].map(x => x.textContent),
+                [...root.querySelectorAll(".mha-shape")].map(x => x.textContent)];
+        }
+        return found;
+    }"""
+    )
+    for name in HOSTED:
+        text, found, shapes = said[name]
+        assert text == f"check says: {MISTAKES[name].message} [{name}]"
+        assert "✗" in found and found[-1] == "✗", name
+        assert all(x.endswith("✓") for x in shapes), name
+    assert said[""][1] == ["✓"] * 9
+
+
+@pytest.mark.parametrize("three", [False, True])
+def test_the_table_holds_the_numbers_of_the_reference(live, three):
+    opened = live(
+        BreakIt("split-by-view", "EinsumMHA", three_inputs=three), folded=False
+    )
+    wanted = [_run(name, three)["weights"] for name in ("", "split-by-view")]
+    for b in range(2):
+        opened.root_element.get_by_label("sequence", exact=True).get_by_role(
+            "button", name=str(b), exact=True
+        ).click()
+        for h in range(3):
+            opened.root_element.get_by_label("head", exact=True).get_by_role(
+                "button", name=str(h), exact=True
+            ).click()
+            rows = opened.table(TABLE)[1:]
+            for column, x in zip((2, 3), wanted):
+                found = torch.tensor([number(row[column]) for row in rows])
+                torch.testing.assert_close(
+                    found, x[b, h].flatten().float(), atol=6e-4, rtol=0
+                )
+
+
+def test_a_number_is_read_off_by_mouse_and_keyboard(live):
+    opened = live(BreakIt("scale-twice", "PerHeadMHA"))
+    frame = opened.root_element.locator(".mha-map")
+    frame.focus()
+    for key in ("Home", "PageUp", "ArrowDown"):
+        opened.page.keyboard.press(key)
+    said = opened.text(".mha-maps output")
+    b, h = map(int, re.search(r"b (\d), h (\d)", said).groups())
+    right, here = (_run(x, False)["weights"][b, h, 1, 0] for x in ("", "scale-twice"))
+    words = WORDS[b]
+    assert f"{words[1]} → {words[0]}: right {right:.3f}, here {here:.3f}" in said
+    before = opened.pixels(".mha-map canvas")
+    box = frame.bounding_box()
+    opened.page.mouse.move(box["x"] + box["width"] - 90, box["y"] + 30)
+    opened.page.mouse.move(box["x"] + 70, box["y"] + 90)
+    assert opened.pixels(".mha-map canvas") != before
+    assert opened.text(".mha-maps output") != said
+
+
+def test_no_number_is_left_where_infinities_meet(live):
+    opened = live(BreakIt("log-softmax", "FusedMHA"))
+    assert "✗ loss not a number" in opened.text(".mha-witnesses")
+    assert "map off by ∞" in opened.text(".mha-witnesses")
+    assert "not a number" in opened.text(".mha-loss")
+
+
+class Shown(nn.Module):
+    """The program that the page shows, batch first, as a layer to be checked."""
+
+    steps: dict[str, list[str]] = {}
+
+    def __init__(self, embed_dim, num_heads):
+        super().__init__()
+        self.num_heads = num_heads
+        for name in ("q_proj", "k_proj", "v_proj", "out_proj"):
+            setattr(self, name, nn.Linear(embed_dim, embed_dim))
+
+    def forward(self, query, key, value, mask=None):
+        (B, T, E), S, H = query.shape, key.shape[1], self.num_heads
+        names = {"B": B, "T": T, "S": S, "H": H, "E": E, "D": E // H, "inf": inf}
+        names |= {"query": query, "key": key, "value": value, "normalize": normalize}
+        names |= {"mask": query.new_ones(B, T, S).bool() if mask is None else mask}
+        left_out = {"mask"} | ({"hide"} if mask is None else set())
+        layers = (self.q_proj, self.k_proj, self.v_proj, self.out_proj)
+        for role, x in zip("qkvo", layers):
+            names |= {f"W_{role}": x.weight, f"b_{role}": x.bias}
+        for step in [x for x in self.steps if x not in left_out]:
+            exec("\n".join(self.steps[step]), names)
+        return names["output"], names["weights"]
+
+
+UNNAMED = ("fill-tiny", "fill-zero", "mask-transposed")
+CHECKED = ("merge-no-transpose", "wq-wk-swapped", "softmax-over-heads", "mask-inverted")
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        CHECKED,
+        pytest.param(
+            [x for x in HOSTED if "mha" in MISTAKES[x].tasks and x not in UNNAMED],
+            marks=pytest.mark.exhaustive,
+        ),
+    ],
+    ids=["some", "all"],
+)
+def test_check_names_the_mistake_of_the_shown_code(scripts, names):
+    """Two of `fill` are one function for it (`SAME_FUNCTION`).
+
+    A transposed mask fails where T ≠ S, and then it is the failure that is named.
+    """
+    programs = scripts.evaluate(
+        """async names => {
+        const { programOf } = await import("/break_it_code.js");
+        const { WRONG } = await import("/break_it_mistakes.js");
+        return Object.fromEntries(names.map(x =>
+            [x, programOf("BatchedMHA", WRONG[x], true)]));
+    }""",
+        ["", *names],
+    )
+    unnamed = []
+    for name, steps in programs.items():
+        said = f"{check(type('Shown', (Shown,), {'steps': steps}), task='mha')}"
+        if name and f"{MISTAKES[name].message} [{name}]" not in said:
+            unnamed.append(name)
+        assert name or "[" not in said, said
+    assert unnamed == []
+
+
+# --- losses -------------------------------------------------------------------------
+
+
+def test_losses_are_measured_for_each_mistake():
+    losses = read_losses()
+    run = losses["log"]["run"]
+    points = run["steps"] // run["every"]
+    assert losses["curves"].keys() == {*HOSTED}
+    for name, curve in losses["curves"].items():
+        broken = None in curve
+        assert len(curve) == points or (broken and curve[-1] is None), name
+    assert all(len(x) == points for x in losses["right"])
+    ends = [sum(x[-5:]) / 5 for x in losses["right"]]
+    assert max(ends) - min(ends) < 0.1  # SEEN in break_it.js
+
+
+def test_a_loss_is_what_the_script_computes():
+    curves = pytest.importorskip("evidence.curves")
+    stored = read_losses()
+    run = curves.Run(steps=10)
+    assert vars(run) | {"steps": 400} == stored["log"]["run"]
+    for name in ("", "causal-sees-next", "log-softmax"):
+        wanted = stored["curves"].get(name, stored["right"][0])[0]
+        (found,) = curves.curve(run, name)
+        if wanted is None:
+            assert found is None
+        else:
+            assert math.isclose(found, wanted, abs_tol=0.01), name
+
+
+VERDICTS = {
+    "causal-sees-next": ("✓", "better!"),
+    "scale-embed-dim": ("✓", "as good"),
+    "causal-only-diagonal": ("✗", "worse"),
+}
+
+
+def test_the_loss_is_judged_by_its_end(live):
+    curves = read_losses()["curves"]
+    opened = live(BreakIt())
+    for name, (mark, word) in VERDICTS.items():
+        choose(opened, name)
+        end = sum(curves[name][-5:]) / 5
+        assert f"{mark} loss {end:.2f}, {word}" in opened.text(".mha-witnesses")
+
+
+# --- what is seen and done ------------------------------------------------------------
+
+
+def test_one_tile_is_wrong_and_the_first_step_is_marked(live):
+    opened = live(BreakIt())
+    assert values(opened) == {
+        x.replace("MHA", ""): "✗" if x == "FusedMHA" else "✓" for x in NAMES
+    }
+    first = opened.root_element.locator(".mha-line[data-first=true]")
+    assert first.count() == 1 and "tril(1)" in first.inner_text()
+    assert "right: mask = ones(T, S).tril().bool()" in first.inner_text()
+    colour = "x => getComputedStyle(x).color"
+    wrong = tile(opened, "Fused").locator("[data-mark='✗']").evaluate(colour)
+    right = tile(opened, "Fused").locator("[data-mark='✓']").evaluate(colour)
+    assert wrong != right
+
+
+FIRST = {  # the step whose line is marked
+    "causal-sees-next": 0,
+    "wq-wk-swapped": 1,
+    "split-by-view": 2,
+    "scale-embed-dim": 3,
+    "fill-zero": 4,
+    "softmax-twice": 5,
+    "weights-transposed": 6,
+    "merge-no-transpose": 7,
+    "no-bias-out": 8,
+}
+
+
+def test_the_first_wrong_step_in_each_style(live):
+    opened = live(BreakIt(""))
+    for name, step in FIRST.items():
+        for style in ("PerHead", "Einsum"):
+            tile(opened, style).click()
+            choose(opened, name)
+            assert marks(opened).index("✗") == step, (name, style)
+            choose(opened, "")
+
+
+def test_a_step_shows_its_numbers(live):
+    opened = live(BreakIt("merge-no-transpose", "BatchedMHA"))
+    assert opened.text(".mha-maps output").startswith("output")
+    before = opened.pixels(".mha-map canvas")
+    opened.root_element.locator(".mha-line").nth(5).press("Enter")
+    assert opened.text(".mha-maps output").startswith("map")
+    assert opened.pixels(".mha-map canvas") != before
+
+
+def test_self_attention_hides_a_mistake_and_three_inputs_show_it(live):
+    opened = live(BreakIt())
+    opened.button("a hidden one").click()
+    assert {*values(opened).values()} == {"✓"}
+    assert "is no mistake" in opened.text(SAID)
+    opened.control("three inputs").check()
+    assert values(opened)["Einsum"] == "✗"
+    assert opened.text(SAID).startswith("check says: Key and value have no effect")
+
+
+def test_two_programs_may_be_wrong_at_once(live):
+    opened = live(BreakIt())
+    tile(opened, "PerHead").click()
+    choose(opened, "no-scale")
+    found = values(opened)
+    assert [found["PerHead"], found["Fused"], found["Einsum"]] == ["✗", "✗", "✓"]
+
+
+def test_undo_and_reset(live):
+    opened = live(BreakIt())
+    before = code(opened), opened.text(SAID)
+    assert opened.button("undo").get_attribute("aria-disabled") == "true"
+    choose(opened, "no-scale")
+    choose(opened, "scale-twice")
+    opened.button("undo").click()
+    assert "[no-scale]" in opened.text(SAID)
+    opened.button("undo").click()
+    assert (code(opened), opened.text(SAID)) == before
+    opened.button("a right map").click()
+    opened.button("undo").click()
+    assert (code(opened), opened.text(SAID)) == before
+    opened.page.mouse.move(300, 500)  # a cursor is nothing to take back
+    assert opened.button("undo").get_attribute("aria-disabled") == "true"
+    choose(opened, "no-softmax")
+    tile(opened, "Einsum").click()
+    opened.button("reset").click()
+    assert (code(opened), opened.text(SAID)) == before
+
+
+def test_a_link_holds_the_state(live):
+    opened = live(BreakIt())
+    tile(opened, "SplitConcat").click()
+    choose(opened, "mask-interleaved")
+    wanted = code(opened), values(opened), opened.text(SAID)
+    opened.button("copy link").click()
+    address = opened.page.evaluate("location.href")
+    opened.page.goto("about:blank")
+    opened.page.goto(address)
+    opened.page.wait_for_selector("html[data-widgets=ready]")
+    assert (code(opened), values(opened), opened.text(SAID)) == wanted
+
+
+# --- the patient of a day -----------------------------------------------------------
+
+
+def patients(scripts, dates: list[str]) -> list[dict]:
+    return scripts.evaluate(
+        """async dates => {
+        const { patientOf } = await import("/break_it_daily.js");
+        return dates.map(patientOf);
+    }""",
+        dates,
+    )
+
+
+def test_patients_of_a_year(scripts):
+    dates = [f"{date(2026, 1, 1) + timedelta(days=x)}" for x in range(366)]
+    found = patients(scripts, dates)
+    assert found == patients(scripts, dates)
+    names = [x["name"] for x in found]
+    assert len({*names}) == 27 and {x["at"] for x in found} == {*range(6)}
+    assert {x["answers"].index(x["name"]) for x in found} == {*range(4)}
+    for x in found:
+        assert len({*x["answers"]}) == 4 and x["name"] in x["answers"]
+
+
+def test_no_patient_has_the_map_of_another(scripts):
+    names = scripts.evaluate(
+        "async () => (await import('/break_it_daily.js')).PATIENTS"
+    )
+    maps = {name: _run(name, False)["weights"] for name in ["", *names]}
+    for a in maps:
+        for b in maps:
+            if a < b:
+                assert (maps[a] - maps[b]).abs().max() > 0.1, (a, b)
+
+
+def test_the_patient_of_the_readers_clock(live, scripts):
+    opened = live(BreakIt())
+    opened.page.clock.set_fixed_time("2027-02-03T10:00:00")
+    (wanted,) = patients(scripts, ["2027-02-03"])
+    opened.page.evaluate("dispatchEvent(new Event('resize'))")
+    opened.root_element.evaluate("x => (x.style.width = '700px')")  # drawn anew
+    opened.button(PATIENT).click()
+    assert "Patient of 3 February 2027" in opened.text(".mha-quiz")
+    style = NAMES[wanted["at"]]
+    assert values(opened)[style.replace("MHA", "")] == "✗"
+    cause = MISTAKES[wanted["name"]].cause
+    everything = opened.root_element.inner_text()
+    assert f"[{wanted['name']}]" not in everything
+    assert not opened.root_element.locator(".mha-code").is_visible()
+    answers = opened.root_element.locator(".mha-answer").all_inner_texts()
+    assert [MISTAKES[x].cause for x in wanted["answers"]] == answers
+    opened.root_element.locator(".mha-answer", has_text=cause).click()
+    assert opened.text(SAID).startswith("✓ Found!")
+    assert opened.text(SAID).endswith(f"[{wanted['name']}]")
+    assert opened.root_element.locator(".mha-code").is_visible()
+    opened.button("copy link").click()
+    assert "guess" not in link(opened) and link(opened)["patient"] == "2027-02-03"
+    opened.button("undo").click()
+    wrong = next(x for x in wanted["answers"] if x != wanted["name"])
+    opened.root_element.locator(".mha-answer").nth(
+        wanted["answers"].index(wrong)
+    ).press("Enter")
+    assert opened.text(SAID).startswith(f"✗ Not “{MISTAKES[wrong].cause}”")
+    opened.button("the day before").click()
+    assert "Patient of 2 February 2027" in opened.text(".mha-quiz")
+    opened.button("leave").click()
+    assert {*values(opened).values()} == {"✓"}
+
+
+def link(opened) -> dict:
+    text = opened.page.evaluate("location.hash").partition("=")[2]
+    return json.loads(base64.urlsafe_b64decode(text + "==="))
+
+
+# --- for everybody -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("viewport", "most"), [(DESK, 600), (PHONE, 900)], ids=str)
+def test_fits_one_screen_in_every_state_of_the_lesson(live, viewport, most):
+    opened = live(BreakIt(), viewport=viewport)
+    heights = {"": opened.root_element.evaluate("x => x.offsetHeight")}
+    for name in (*TRIES, PATIENT):
+        opened.button(name).click()
+        assert opened.button(name).get_attribute("aria-pressed") == "true"
+        heights[name] = opened.root_element.evaluate("x => x.offsetHeight")
+    opened.root_element.locator(".mha-answer").first.click()
+    heights["guessed"] = opened.root_element.evaluate("x => x.offsetHeight")
+    assert max(heights.values()) <= most, heights
+    assert opened.width() <= viewport["width"]
+
+
+def test_fits_a_small_phone(live):
+    opened = live(BreakIt(), viewport={"width": 320, "height": 640})
+    for name in (*TRIES, PATIENT):
+        opened.button(name).click()
+        assert opened.width() == 320
+
+
+def test_nothing_for_axe_to_find(live):
+    opened = live(BreakIt(), folded=False)
+    opened.table(TABLE)
+    assert opened.faults() == []
+    opened.button(PATIENT).click()
+    assert opened.faults() == []
+
+
+def test_every_control_is_reached_by_tab(live):
+    opened = live(BreakIt())
+    opened.button("reset").focus()
+    reached = []
+    for _ in range(34):
+        reached.append(
+            opened.page.evaluate(
+                "(x => x.getAttribute('aria-label') ?? x.innerText.split('\\n')[0])"
+                "(document.activeElement)"
+            )
+        )
+        opened.page.keyboard.press("Tab")
+    for wanted in (*TRIES, PATIENT, "Fused", "undo", "✗"):
+        assert wanted in reached
+    assert any(x.startswith("map (b 0") for x in reached)
+
+
+BAD_STATE = [
+    ("inputs", [], "even length"),
+    ("num_heads", 5, "must divide E = 12"),
+    ("matrices", [[[1.0]]], "matrices must have the shape (4, 12, 12)"),
+    ("biases", [[1.0]], "biases must have the shape (4, 12)"),
+    ("lengths", [1], "lengths must have the shape (2)"),
+    ("tokens", [["a"]], "tokens must have the shape (2, 6)"),
+    ("mistakes", ["no-scale"], "6 names"),
+    ("mistakes", ["typo", "", "", "", "", ""], "no mistake “typo”"),
+    ("mistakes", ["constructor", "", "", "", "", ""], "no mistake “constructor”"),
+    ("opened", 6, "from 0 to 5"),
+    ("step", "typo", "no step “typo”"),
+    ("patient", "2026-02-30", "a date such as 2026-03-01"),
+]
+
+
+def test_bad_state_is_a_sentence(live):
+    assert_says(live, BreakIt, BAD_STATE)
+
+
+# --- Python -----------------------------------------------------------------------
+
+
+def test_bad_arguments_name_the_requirement():
+    for arguments, message in [
+        (("typo",), "mistake must be one of HOSTED"),
+        (("heads-ignored",), "mistake must be one of HOSTED"),
+        (("no-scale", "MHA"), "style must be one of PerHeadMHA"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            BreakIt(*arguments)
+
+
+def test_still_shows_the_worst_map_or_the_output():
+    for name, what in (("split-by-view", "weights"), ("merge-mean", "output")):
+        right, here, difference = BreakIt(name, "BatchedMHA").still().axes
+        found = [torch.tensor(ax.images[0].get_array()) for ax in (right, here)]
+        wanted = [_run(x, False)[what] for x in ("", name)]
+        apart = (wanted[0] - wanted[1]).abs().max()
+        assert (found[0] - found[1]).abs().max() == apart
+        torch.testing.assert_close(
+            torch.tensor(difference.images[0].get_array()), found[1] - found[0]
+        )
+        assert name in here.get_title()
+    assert repr(BreakIt("")) == "BreakIt(six right programs)"
+    assert (SIZES["B"], SIZES["T"]) == (len(LENGTHS), len(WORDS[0]))
