@@ -63,7 +63,8 @@ class Stills(SphinxPostTransform):
             drawing = drawn_by(models, model)
             shown = [*still]
             if drawing:
-                still = [*still, *captioned(models[drawing], forms.get("text/plain"))]
+                text = forms.get("text/plain")
+                still = [*still, *captioned(models[drawing], text)]
                 before, after = (raw(f"<{end}noscript>") for end in ("", "/"))
                 shown = [view(drawing), before, *still, after]
             if drawing != model:
