@@ -1,4 +1,4 @@
-"""Pictures: pressed they fill the screen; in the dark they are paper without a frame."""
+"""Pictures: pressed they fill the screen; in the dark they are sheets of paper."""
 
 import re
 
@@ -49,8 +49,8 @@ def test_in_the_dark_it_is_paper_without_a_frame(visit):
 def test_code_is_large_enough_and_a_line_fits(visit):
     page = visit("book/03_all_heads_at_once", viewport=DESK).page
     found = page.locator("article pre").evaluate_all(
-        """all => all.filter(x => x.checkVisibility()).map(x =>
-            [parseFloat(getComputedStyle(x).fontSize), x.scrollWidth - x.clientWidth])"""
+        """all => all.filter(x => x.checkVisibility()).map(x => [
+            parseFloat(getComputedStyle(x).fontSize), x.scrollWidth - x.clientWidth])"""
     )
     assert len(found) > 20
     assert min(size for size, _ in found) >= 13
