@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from mha_lib.styles import STYLES
 from tests.book.conftest import DESK, PHONE
 from tests.book.test_pages import soup
 from tools import book
@@ -73,3 +74,16 @@ def test_a_page_can_be_edited_and_reported(page):
     ]
     assert any("/edit/" in link and page in link for link in links)
     assert any("/issues/new" in link for link in links)
+
+
+@pytest.mark.parametrize("page", book.pages())
+def test_six_chapters_show_all_versions_and_where_the_reader_is(page):
+    path = book.HTML / f"{page}.html"
+    links = soup(path).select(".six-versions a")
+    if page[5:7] not in ("02", "03", "04", "06", "07", "08"):
+        assert not links
+        return
+    here = [x for x in links if "aria-current" in x.attrs]
+    assert len(here) == 1 and "href" not in here[0].attrs
+    assert [x.b.get_text() for x in links] == [kind.__name__ for kind in STYLES]
+    assert all((path.parent / x["href"]).exists() for x in links if x not in here)
