@@ -403,6 +403,6 @@ export default widget("Head layout", (ui) => {
   );
 }, {
   question: "Where does each number go?",
-  lead: "Each number keeps its name: × is a wrong place.",
+  lead: "Go step by step: × is a number in a wrong place.",
   lesson: ["steps", "beside", "batch", "tokens", "num_heads", "head_dim", "element", "colour", "at"],
 });
