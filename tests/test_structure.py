@@ -48,6 +48,7 @@ MAY_IMPORT = {
     "evidence": "evidence.* mha_lib.*",
     "mutants": "mutants.* tools.book",  # takes the library as text
     "tools": "tools.* .check.* .grade.*",
+    "tools.first_look": "tools.* .model.*",
     "benchmarks": "benchmarks.* tools.* mha_lib.*",
     "book": "mha_lib.*",
     "book._ext": ".widgets.*",

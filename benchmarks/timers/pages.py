@@ -3,10 +3,12 @@
     python -m benchmarks.timers.pages                 # after: make book
     python -m benchmarks.timers.pages --pages book/01_attention --runs 3
 
-Three tables. Bytes are those that cross a network, compressed. A cold load has
-4 Mbit/s and 40 ms latency; "without" is the same page with its widgets taken out. An
-answer is the work of the browser's main thread from a key to the picture, for
-12 heads of 64 × 64, at full speed and slowed down four times.
+Four tables. Bytes are those that cross a network, compressed. A cold load has
+4 Mbit/s and 40 ms latency; "without" is the same page with its widgets taken out. The
+first screen is complete when its largest part is painted; "without" has no picture, and
+the shift is what moves then, of a screen. An answer is the work of the browser's main
+thread from a key to the picture, for 12 heads of 64 × 64, at full speed and slowed down
+four times.
 """
 
 import argparse
@@ -34,6 +36,7 @@ WIDGET_PARTS = re.compile(
     r"<script[^>]*/_static/widgets/[^>]*></script>",
     re.DOTALL,
 )
+FIRST_LOOK = re.compile(r"<!-- made by [^>]*first_look.*?</div>\s*</div>", re.DOTALL)
 STATE = re.compile(r'<script type="[^"]*widget-state\+json">(.*?)</script>', re.DOTALL)
 LINE = {"latency": 40, "downloadThroughput": 5e5, "uploadThroughput": 5e5}  # bytes/s
 FIRST_DRAWING = """
@@ -45,11 +48,20 @@ addEventListener("DOMContentLoaded", () => {
   look();
 });
 """
+PAINTED = """() => new Promise(done => {
+    const seen = {painted: 0, shift: 0};
+    const watch = (type, add) => new PerformanceObserver(list =>
+        list.getEntries().forEach(add)).observe({type, buffered: true});
+    watch("largest-contentful-paint", x => { seen.painted = x.startTime / 1000; });
+    watch("layout-shift", x => { seen.shift += x.value; });
+    setTimeout(() => done(seen), 500);
+})"""
+SCREENS = {"desk": (1280, 800), "phone": (390, 844)}
 KEYS = ["ArrowDown", "ArrowRight"] * 10
 
 
 class Handler(http.server.SimpleHTTPRequestHandler):
-    """Serve the book compressed; under /plain/ without its widgets."""
+    """Serve the book compressed; under /plain/ without widgets and first picture."""
 
     def do_GET(self):
         path = self.path.split("?")[0].removeprefix("/plain")
@@ -59,7 +71,7 @@ class Handler(http.server.SimpleHTTPRequestHandler):
             return
         data = file.read_bytes()
         if self.path.startswith("/plain") and file.suffix == ".html":
-            data = WIDGET_PARTS.sub("", data.decode()).encode()
+            data = FIRST_LOOK.sub("", WIDGET_PARTS.sub("", data.decode())).encode()
         self.send_response(200)
         if file.suffix in COMPRESSED:
             data = gzip.compress(data, 6)
@@ -141,6 +153,35 @@ def cold_loads(browser: Browser, root: str, pages: list[str], runs: int) -> None
         print(f"{page[5:]:20} {drawn:13.2f} {complete:17.2f} {drawn / complete:6.2f}")
 
 
+def first_screen(browser: Browser, root: str, runs: int) -> None:
+    print("\nseconds, 4 Mbit/s    first screen  without  ratio  shift")
+    page = book.pages()[0]
+    for name, size in SCREENS.items():
+        seen: dict[str, list[dict]] = {"": [], "/plain": []}
+        for _ in range(runs):
+            for where, found in seen.items():  # in turn: the machine is not the same
+                found.append(painted(browser, f"{root}{where}/{page}.html", size))
+        whole, plain = (
+            statistics.median(x["painted"] for x in found) for found in seen.values()
+        )
+        shift = max(x["shift"] for x in seen[""])
+        print(f"{name:20} {whole:12.2f} {plain:8.2f} {whole / plain:6.2f} {shift:6.3f}")
+
+
+def painted(browser: Browser, url: str, size: tuple[int, int]) -> dict[str, float]:
+    """When the largest part of the first screen is painted, and what moves."""
+    width, height = size
+    context = browser.new_context(viewport={"width": width, "height": height})
+    page = context.new_page()
+    session = context.new_cdp_session(page)
+    session.send("Network.enable")
+    session.send("Network.emulateNetworkConditions", {"offline": False, **LINE})
+    page.goto(url, wait_until="networkidle")
+    found = page.evaluate(PAINTED)
+    context.close()
+    return found
+
+
 def answers(browser: Browser) -> None:
     """The main thread's work for each key, from the trace of the browser."""
     generator = torch.Generator().manual_seed(0)
@@ -208,6 +249,7 @@ def main() -> None:
         browser = launch(playwright)
         weights(browser, root, options.pages)
         cold_loads(browser, root, options.pages, options.runs)
+        first_screen(browser, root, options.runs)
         answers(browser)
         browser.close()
 

@@ -17,7 +17,7 @@ from sphinx.application import Sphinx
 from sphinx.config import Config
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
-from mha_lib.widgets.base import VIEW
+from mha_lib.widgets.base import VIEW, caption
 from mha_lib.widgets.page import STATE, host, in_script
 
 HOST = "widgets/host.js"
@@ -63,12 +63,23 @@ class Stills(SphinxPostTransform):
             drawing = drawn_by(models, model)
             shown = [*still]
             if drawing:
+                text = forms.get("text/plain")
+                still = [*still, *captioned(models[drawing], text)]
                 before, after = (raw(f"<{end}noscript>") for end in ("", "/"))
                 shown = [view(drawing), before, *still, after]
             if drawing != model:
                 text = NOTE_BELOW_A_WIDGET if drawing else NOTE
                 shown.append(where_to_run(self.config, self.env.docname, text))
             bundle.replace_self(shown)
+
+
+def captioned(model: dict, text: list | None) -> list[nodes.Node]:
+    """What a still shows, where there is nobody to press a button."""
+    shown = text[0].astext() if text else ""
+    if not shown.endswith(")"):
+        return []
+    words = caption(model["state"].get("_esm", ""), shown)
+    return [nodes.paragraph("", words, classes=["still-caption"])]
 
 
 def where_to_run(config: Config, page: str, text: str) -> nodes.paragraph:

@@ -12,9 +12,12 @@ from sphinx.config import Config
 SENTENCE = re.compile(r"\S.*?[.?!](?=\s|$)")
 MOST = 200  # characters of a description: more is not shown anywhere
 TOUCH_ICON = "_static/icon.png"  # for home screens, which take no drawing
-CARD = "_static/card.png"  # drawn in card.svg, as chats take no drawing either
+CARD = "_static/card.png"  # of tools.pictures: chats take no drawing either
 CARD_SIZE = 1200, 630
-CARD_SHOWS = "The title of the book beside six causal maps of attention weights"
+CARD_SHOWS = (
+    "The title of the book above a sentence that ends with tired: "
+    "one head of the word it looks at animal"
+)
 TITLES = {"search": "Search", "genindex": "Index"}  # Sphinx sets them too late
 FRONT_DOOR = """<!DOCTYPE html>
 <html lang="{language}">

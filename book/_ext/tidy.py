@@ -103,14 +103,48 @@ def say_what_is_folded(html: str) -> str:
     return FOLD.sub(named, html)
 
 
+# A link to the page before or after, and the title that ends it.
+BESIDE = re.compile(
+    r'<a class="(?:left-prev|right-next)"\s+href="(?P<to>[^"]+)".*?'
+    r'<p class="prev-next-title">.*?</p>',
+    re.DOTALL,
+)
+SAYS = re.compile(r'<meta name="description" content="([^"]*)"')
+PROMISE = re.compile(r"\S.*?[.?!](?=\s|$)")
+
+
+def say_what_comes(html: str, page: Path, promises: dict[Path, str]) -> str:
+    """Below the title of the next page its first sentence, as in its head."""
+
+    def told(link: re.Match) -> str:
+        promise = promises.get((page.parent / link["to"]).resolve(), "")
+        said = f'<p class="prev-next-says">{promise}</p>' if promise else ""
+        return link[0] + said
+
+    return BESIDE.sub(told, html)
+
+
+def first_sentences(pages: dict[Path, str]) -> dict[Path, str]:
+    found = {page: SAYS.search(html) for page, html in pages.items()}
+    said = {
+        page: PROMISE.match(match[1]) for page, match in found.items() if match
+    }
+    return {page.resolve(): match[0] for page, match in said.items() if match}
+
+
 def repair_pages(app: Sphinx, error: Exception | None) -> None:
     if error or app.builder.format != "html":
         return
-    for page in Path(app.outdir).rglob("*.html"):
-        html = page.read_text(encoding="utf-8")
+    pages = {
+        page: page.read_text(encoding="utf-8")
+        for page in Path(app.outdir).rglob("*.html")
+    }
+    promises = first_sentences(pages)
+    for page, html in pages.items():
         for pattern, better in REPAIRS:
             html = pattern.sub(better, html)
         html = say_what_is_folded(let_names_break(html))
+        html = say_what_comes(html, page, promises)
         page.write_text(html, encoding="utf-8")
 
 

@@ -1,8 +1,8 @@
 // Paper is white: print the light page, whatever the screen shows, with its folds open.
 {
   const root = document.documentElement;
-  // Folded code and tables of numbers are left out: book.css.
-  const FOLDS = "article details:not(.hide, .mha-numbers, .toggle-details, [open])";
+  // Folded code, tables of numbers and controls are left out: book.css.
+  const FOLDS = "article details:not(.hide, .mha-more, .mha-numbers, .toggle-details, [open])";
   let theme = null;
   let opened = [];
   addEventListener("beforeprint", () => {

@@ -14,7 +14,7 @@ const LARGEST = 8;
 const ROW = 26; // pixels from word to word, as in the style sheet
 const GAP = 64; // from query to key
 const NARROW = 560;
-const TALL = { wide: 310, narrow: 235 }; // pixels that the map may take
+const TALL = { wide: 310, narrow: 235, many: 170 }; // pixels that the map may take
 const LIKE = 0.5; // of its weight: then a head is called by the pattern's name
 
 /** A value as a shade in −1…1. Scores are held against the largest of their layer. */
@@ -162,7 +162,7 @@ export default widget("Attention explorer", (ui) => {
   const line = readout();
   const large = heatmap(ui, {
     move: (t, s) => ui.setAll({ query: t, key: s }),
-    tall: () => (narrow() ? TALL.narrow : TALL.wide),
+    tall: () => TALL[!narrow() ? "wide" : manyQueries() ? "many" : "narrow"],
     content() {
       const [i, j] = place();
       const top = largest();

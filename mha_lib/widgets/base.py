@@ -4,8 +4,9 @@
 
 - has a question as its title and one sentence below it that says what to do: with both
   it is understood without the text around it (`question` and `lead` in its `.js`);
-- is at most 600 pixels high in a column of 760, and 900 on a phone of 390, in its first
-  state and in each that *Try this* sets; what is seldom needed lies under *More*;
+- is at most 600 pixels high in a column of 688, the book's on a desk, and 900 on a
+  phone of 390, in its first state and in each that *Try this* sets; what is seldom
+  needed lies under *More*;
 - begins with something that surprises; *Try this* sets the states worth a look;
 - has *reset*, and *undo* where the reader edits; *copy link* puts the state, the traits
   of `lesson`, into the address, and a page opened with it shows that state, over
@@ -13,8 +14,9 @@
 - says right and wrong by ✓ and ✗ and by a colour for each; what is chosen has a colour
   of its own (`--mha-right`, `--mha-wrong`, `--mha-accent` of `common.css`);
 - is worked by mouse, keyboard and finger; a finger scrolls, and paints when told to;
-- has a still with a caption, for paper and for pages without JavaScript.
+- has a still with a caption, for pages without JavaScript, and is whole on paper.
 
+`tests/widgets/test_standard.py` holds each of them to it.
 """
 
 import base64
@@ -112,9 +114,7 @@ class Widget(anywidget.AnyWidget):
 
     def caption(self) -> str:
         """What stands below the still: the question, and what the widget holds."""
-        found = TITLE.search(self._esm)
-        question = found[1] if found else f"{type(self).__name__}."
-        return f"{question} A still of the widget: {self.summary()}."
+        return caption(self._esm, repr(self))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.summary()})"
@@ -129,6 +129,14 @@ class Widget(anywidget.AnyWidget):
             "model_id": self.model_id,
         }
         return data, {}
+
+
+def caption(esm: str, shown: str) -> str:
+    """Of the still of a widget with this module, whose repr is `Name(summary)`."""
+    name, _, summary = shown.partition("(")
+    found = TITLE.search(esm)
+    question = found[1] if found else f"{name}."
+    return f"{question} A still of the widget: {summary.removesuffix(')')}."
 
 
 def png(figure: "Figure") -> str:

@@ -60,7 +60,7 @@ export function widget(name, build, { question, lead, lesson = [] } = {}) {
     };
     const said = readout();
     const link = button("copy link", async () => {
-      history.replaceState(null, "", `#${place}=${packed(changed(state(), first))}`);
+      window.history.replaceState(null, "", `#${place}=${packed(changed(state(), first))}`);
       const taken = await toClipboard(location.href);
       say(said, taken ? "Copied: the link opens this page in this state."
         : "The address of this page now holds this state: copy it.");

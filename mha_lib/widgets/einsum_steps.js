@@ -109,7 +109,8 @@ export default widget("Einsum steps", (ui) => {
     id: `${ui.id}-equation`, type: "text", class: "mha-es-typed", size: 18, spellcheck: "false",
     autocapitalize: "off", autocomplete: "off", oninput: () => ui.set("equation", typed.value),
   });
-  const orders = choice({ ...ui, get: () => now && `${now.inputs}->${now.output}` }, {
+  const after = []; // what follows the equation once it is read
+  const orders = choice({ ...ui, follow: (follower) => after.push(follower), get: () => now && `${now.inputs}->${now.output}` }, {
     label: "order of the result", trait: "equation",
     options: () => (now ? permutations(now.output).map((x) => [`${now.inputs}->${x}`, x]) : []),
   });
@@ -121,7 +122,7 @@ export default widget("Einsum steps", (ui) => {
   const tensors = h("div", { class: "mha-es-tensors" });
   const formula = h("p", { class: "mha-es-words" });
   const stepper = h("div", { role: "group", "aria-label": "steps of the sum" });
-  const terms = h("ol", { class: "mha-es-terms", "aria-label": "products of this cell" });
+  const terms = h("ol", { class: "mha-es-terms", tabindex: "0", "aria-label": "products of this cell" });
   const line = readout();
   const order = h("p", { class: "mha-es-words" });
   const code = h("pre", { class: "mha-es-code", tabindex: "0", role: "group", "aria-label": "the same as loops" });
@@ -257,6 +258,7 @@ export default widget("Einsum steps", (ui) => {
       say(item.lastChild, written(i, first + n));
       item.dataset.state = state(first + n, j);
       item.setAttribute("aria-current", first + n === j ? "step" : "false");
+      if (first + n === j) terms.scrollLeft = item.offsetLeft - terms.clientWidth / 2;
     });
     const factors = names().map((name, o) => indexed(name, now.inputs[o], now.summed)).join(" · ");
     const sum = now.summed.length ? `Σ over ${joined(now.summed)} of ` : "";
@@ -319,6 +321,7 @@ export default widget("Einsum steps", (ui) => {
       note.hidden = !note.textContent;
       read(text);
     }
+    after.forEach((follower) => follower());
     if (now) live.forEach((follower) => follower());
   });
 

@@ -2,7 +2,7 @@
 // step by step, in the right order and in the wrong one.
 import { need, range } from "./arithmetic.js";
 import {
-  button, choice, controls, h, more, motionReduced, numbers, put, readout, say, widget,
+  button, choice, controls, h, more, motionReduced, numbers, put, readout, say, tryThis, widget,
 } from "./common.js";
 import { run } from "./head_layout_steps.js";
 import {
@@ -127,7 +127,7 @@ function drawing(state, before, sizes) {
   const node = h("div", { class: "mha-state" }, state.value ? [
     h("dl", {}, facts(state.value, before).map(([name, what]) =>
       h("div", {}, h("dt", {}, name), h("dd", {}, what)))),
-    h("div", { class: "mha-pictures" }, strip(state.value, all, sizes), tables(state.value, all, sizes)), path,
+    h("div", { class: "mha-pictures" }, h("div", {}, strip(state.value, all, sizes), path), tables(state.value, all, sizes)),
   ] : h("p", {}, h("code", {}, `${state.error.type}: ${state.error.message}`)),
   h("p", { class: "mha-verdict" }, judge(state, sizes).text));
   const buttons = [...node.querySelectorAll("[data-element]")];
@@ -242,8 +242,25 @@ function stepOf(ui) {
 
 const lastStep = (ui) => Math.max(ui.get("steps").length, ui.get("beside").length) - 1;
 
+/** A number that goes astray, from the start; every wrong way from where ours starts. */
+function waysToTry(ui) {
+  const sizes = sizesOf(ui);
+  const last = (steps) => run(steps, sizes).at(-1);
+  const wrong = ui.get("recipes").filter(([, steps]) =>
+    steps[0] === ui.get("steps")[0] && "✗!".includes(judge(last(steps), sizes).mark));
+  const [, shown] = wrong.find(([, steps]) => `${steps}` === `${ui.get("beside")}`) ?? [];
+  const value = shown && last(shown).value;
+  const astray = value && places(value, sizes).filter(({ claim, element }) => claim !== null && claim !== element);
+  const { element } = astray?.at(-1) ?? {};
+  const trait = ui.first.beside.length ? "beside" : "steps"; // where one way fills the screen
+  return Object.fromEntries([
+    ...(astray?.length ? [[`follow ${labelOf(element, sizes)}`, { state: { element, at: 0 } }]] : []),
+    ...wrong.map(([name, steps]) => [name.replace(/^.*: /, ""), { state: { [trait]: steps, at: -1 } }]),
+  ]);
+}
+
 /** Both lists of steps as the rows of one table. */
-function history(ui, element) {
+function everyStep(ui, element) {
   const sizes = sizesOf(ui);
   const rows = ["steps", "beside"].filter((trait) => ui.get(trait).length).flatMap((trait) =>
     run(ui.get(trait), sizes).map((state, i) => {
@@ -344,6 +361,13 @@ export default widget("Head layout", (ui) => {
     ui.root.dataset.colour = ui.get("colour");
   });
 
+  // What to try: a number that the wrong way misplaces, and the other wrong ways.
+  let [tries, asked] = [{}, ""];
+  ui.follow(() => {
+    const state = JSON.stringify(["recipes", "steps", "beside"].map(ui.get).concat(sizesOf(ui)));
+    if (state !== asked) [tries, asked] = [waysToTry(ui), state];
+  });
+
   // One step further, or back; after the last, from the start.
   const back = button("back", () => ui.set("at", Math.max(0, stepOf(ui) - 1)));
   const next = button("next", () => ui.set("at", stepOf(ui) === lastStep(ui) ? 0 : stepOf(ui) + 1));
@@ -361,10 +385,11 @@ export default widget("Head layout", (ui) => {
     const sizes = sizesOf(ui);
     const { b, t, h: head, d, e } = origin(followed(), sizes);
     const whose = `${TOKENS[b][t]}${sizes.B > 1 ? ` of sequence ${b}` : ""}`;
-    say(line, `Following ${labelOf(followed(), sizes)}: feature ${e} of token ${whose}, number ${d} of head ${head}.`);
+    say(line, `${labelOf(followed(), sizes)}: feature ${e} of token ${whose}, number ${d} of head ${head}.`);
   });
   ways.append(way(ui, "steps", "steps", followed), way(ui, "beside", "steps below them", followed));
   ui.root.append(
+    tryThis(ui, () => tries),
     controls(recipe("compare with", "beside", "nothing"), h("span", { class: "mha-stepper" }, back, next, count)),
     ways, line,
     more("More: steps, sizes, colours",
@@ -374,10 +399,10 @@ export default widget("Head layout", (ui) => {
         size("H", "num_heads", 4), size("D", "head_dim", 4),
       ),
       controls(operation, argument, append, undo, clear),
-      numbers(ui, "All steps as a table", () => history(ui, followed()))),
+      numbers(ui, "All steps as a table", () => everyStep(ui, followed()))),
   );
 }, {
   question: "Where does each number go?",
-  lead: "Go step by step: each number keeps its name. × marks a wrong place.",
+  lead: "Go step by step: × is a number in a wrong place.",
   lesson: ["steps", "beside", "batch", "tokens", "num_heads", "head_dim", "element", "colour", "at"],
 });

@@ -393,7 +393,7 @@ export default widget("Mask painter", (ui) => {
     ui.redraw();
   });
   fingers.hidden = !matchMedia("(any-pointer: coarse)").matches;
-  const turned = h("p", { hidden: true },
+  const turned = h("p", { class: "mha-turned", hidden: true },
     "Swapped: what the rules allow is hidden, all the rest may attend.");
   ui.follow(() => {
     clear.disabled = same(now.mask, now.byRules);

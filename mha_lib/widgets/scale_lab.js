@@ -88,13 +88,13 @@ export default widget("Scale lab", (ui) => {
     const { weights, largest } = one(kind);
     const t = ui.get("query");
     const sure = largest.filter((w) => w >= NEARLY_ALL).length;
-    return `${DIVISORS[kind].mark}: query ${t} gives key ${weights[t].indexOf(largest[t])} the weight ${fixed(largest[t], 3)}; ` +
+    return `${DIVISORS[kind].mark}: query ${t} gives key ${weights[t].indexOf(largest[t])} weight ${fixed(largest[t], 3)}; ` +
       `in ${sure} of ${largest.length} queries one key has ${NEARLY_ALL} or more.`;
   };
   const line = readout();
   ui.follow(() => {
     const sides = [...new Set(["none", chosen()])];
-    say(line, `D = ${ui.get("D")}. ${sides.map(told).join(" ")}`);
+    say(line, sides.map(told).join(" "));
   });
 
   const gradients = () => `${short(left("none"))} on the left, ${short(left(chosen()))} on the right`;

@@ -119,6 +119,23 @@ def test_page_works_from_a_file_on_a_desk(reader, colours):
     assert_works(reader, colours, DESK)
 
 
+NARROW = {"width": 390, "height": 844}
+HEIGHTS = """() => [...document.querySelectorAll('[data-live] .mha')]
+    .map(x => [x.getAttribute('aria-label'), x.getBoundingClientRect().height])"""
+TALLER = ("Versions side by side",)  # two programs and all their numbers
+
+
+@pytest.mark.parametrize(("screen", "most"), [(DESK, 600), (NARROW, 900)], ids=str)
+def test_each_widget_fits_one_screen(reader, screen, most):
+    if not reader.widgets:
+        pytest.skip("a page without widgets")
+    switch(reader.page, "light", screen)
+    reader.page.wait_for_function("document.documentElement.dataset.widgets")
+    found = reader.page.evaluate(HEIGHTS)
+    assert len(found) == reader.widgets
+    assert [x for x in found if x[1] > most and x[0] not in TALLER] == []
+
+
 def test_every_icon_is_there(reader):
     switch(reader.page, "light", DESK)
     assert reader.count('i[class*="fa-"]') > 5

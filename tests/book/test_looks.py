@@ -94,6 +94,15 @@ def test_widgets_keep_their_colours_on_paper(sheet):
     assert adjusted == ["exact"]
 
 
+def test_nothing_on_paper_asks_to_be_pressed(sheet):
+    seen = "all => all.filter(x => x.checkVisibility()).length"
+    buttons = sheet.locator(".mha :is(select, input, .mha-button, summary)")
+    assert buttons.evaluate_all(seen) > 5
+    with printing(sheet):
+        assert buttons.evaluate_all(seen) == 0
+        assert sheet.locator(".mha-question").evaluate_all(seen) > 0
+
+
 def test_printing_itself_leaves_the_screen_as_it_was(visit):
     opened = visit("book/05_masks", colours="dark")
     opened.page.evaluate(

@@ -1,16 +1,16 @@
-"""The README's pictures can be taken anew, and show what they say."""
+"""The README's pictures and the card can be taken anew, and show what they say."""
 
 import re
 
 import pytest
 
-from tools import book, pictures
+from tools import book, first_look, pictures
 
 
-def test_both_are_taken_and_kept(chromium, tmp_path):
+def test_all_are_taken_and_kept(chromium, tmp_path):
     for path in pictures.take(chromium, tmp_path):
-        kept = pictures.PICTURES / path.name
-        for picture in (path, kept):
+        folder = pictures.STATIC if path.name == "card.png" else pictures.PICTURES
+        for picture in (path, folder / path.name):
             data = picture.read_bytes()
             assert data.startswith(b"\x89PNG")
             assert 20_000 < len(data) < 400_000
@@ -24,11 +24,9 @@ def test_the_readme_shows_them():
     assert all((book.ROOT / path).exists() for _, path in shown)
 
 
-def test_the_first_page_shows_what_chapter_1_learned():
-    kept, drawn = pictures.HERO.read_bytes(), pictures.hero()
-    assert kept == drawn, "run: python -m tools.pictures"
+def test_the_first_page_shows_what_a_reader_has_learned():
     intro = (book.ROOT / "book" / "intro.md").read_text(encoding="utf-8")
-    assert "pictures/hero.png" in intro
+    assert first_look.PAGE.relative_to(book.ROOT / "book").as_posix() in intro
 
 
 def test_the_report_names_the_mistake():

@@ -393,7 +393,7 @@ def test_brackets_tell_which_head_reads_each_cell(live):
 
 
 def outlined(opened):
-    return opened.root_element.locator("[aria-pressed=true]").evaluate_all(
+    return opened.root_element.locator(".mha-cell[aria-pressed=true]").evaluate_all(
         "nodes => nodes.map(one => one.dataset.element)"
     )
 
@@ -404,7 +404,7 @@ def test_click_follows_an_element_everywhere(live):
     way(opened).locator("td .mha-cell", has_text="b2").click()
     assert outlined(opened) == ["6"] * 4  # memory and table of both ways
     said = opened.root_element.locator(".mha-ways + output").inner_text()
-    assert said == "Following b2: feature 2 of token b, number 0 of head 1."
+    assert said == "b2: feature 2 of token b, number 0 of head 1."
     path = way(opened).locator(".mha-path").inner_text()
     index = (widget.result() == 6).nonzero()[0].tolist()
     assert path == f"b2 is at {index}: 0·12 + 1·2 + 1·4 + 0·1 = cell 6"

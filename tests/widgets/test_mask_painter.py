@@ -146,7 +146,7 @@ def test_a_drag_paints_what_the_first_cell_became(live):
 
 
 def test_a_finger_paints_only_when_told_to(live):
-    opened = live(painter(), has_touch=True, viewport={"width": 400, "height": 900})
+    opened = live(painter(), has_touch=True, viewport={"width": 1000, "height": 900})
     drawn = opened.root_element.locator(".mha-paint")
     scrolls = "map => getComputedStyle(map).touchAction"
     drawn.scroll_into_view_if_needed()

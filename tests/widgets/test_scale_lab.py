@@ -137,8 +137,8 @@ def test_measures_of_one_query_and_of_all(live):
             assert [read(x) for x in cells] == [near(values[4]), near(values.mean())]
         best = int(found["weights"][4].argmax())
         said = opened.text(LINE)
-        assert said.startswith("D = 8. ÷ 1: query 4 gives key ")
-        gives = f"{MARKS[kind]}: query 4 gives key {best} the weight"
+        assert said.startswith("÷ 1: query 4 gives key ")
+        gives = f"{MARKS[kind]}: query 4 gives key {best} weight"
         assert f"{gives} {float(largest[4]):.3f};" in said
 
 
@@ -297,11 +297,11 @@ def test_keyboard_moves_every_control(live):
     opened.control("D").focus()
     before = bars(opened, 0), ring(opened, 1)
     press("ArrowRight")
-    assert "D = 16. ÷ 1: query" in opened.text(LINE)
+    assert "÷ 1: query" in opened.text(LINE)
     assert bars(opened, 0) != before[0] and ring(opened, 1) != before[1]
     assert opened.control("D").get_attribute("aria-valuetext") == "16"
     press("End")
-    assert "D = 20" in opened.text(LINE)
+    assert opened.control("D").get_attribute("aria-valuetext") == "20"
 
     opened.control("divide by").focus()
     before = bars(opened, 1)
@@ -330,11 +330,11 @@ def test_keyboard_moves_every_control(live):
 
 def test_mouse_moves_every_control(live):
     opened = live(lab(D=8, divisor="temperature"))
-    for label, said in [("D", "D = 20"), ("query", f"query {T - 1} ")]:
+    for label, most in [("D", "20"), ("query", f"{T - 1}")]:
         before = bars(opened, 1)
         box = opened.control(label).bounding_box()
         opened.page.mouse.click(box["x"] + box["width"] - 3, box["y"] + 5)
-        assert said in opened.text(LINE)
+        assert opened.control(label).get_attribute("aria-valuetext") == most
         assert bars(opened, 1) != before
     before = bars(opened, 3)
     box = opened.control("τ").bounding_box()

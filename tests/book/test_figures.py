@@ -1,0 +1,87 @@
+"""Pictures: pressed they fill the screen; in the dark they are sheets of paper."""
+
+import re
+
+import pytest
+
+from mha_lib.styles import STYLES
+from tests.book.conftest import DESK, PHONE
+from tests.book.test_pages import soup
+from tools import book
+
+PAGE = "book/01_attention"
+FIRST = "article .cell_output img"
+
+
+@pytest.mark.parametrize("key", ["Enter", " "])
+def test_a_picture_is_enlarged_and_put_back_by_keyboard(visit, key):
+    page = visit(PAGE, viewport=DESK).page
+    picture, dialog = page.locator(FIRST).first, page.locator("dialog.enlarged")
+    small = picture.bounding_box()["width"]
+    picture.focus()
+    page.keyboard.press(key)
+    assert dialog.is_visible()
+    assert dialog.locator("img").bounding_box()["width"] > 1.5 * small
+    assert dialog.locator("p").inner_text() == picture.get_attribute("alt")
+    page.keyboard.press("Escape")
+    assert not dialog.is_visible()
+    assert picture.evaluate("x => x === document.activeElement")
+
+
+def test_on_a_phone_its_letters_are_as_large_as_the_text(visit):
+    page = visit(PAGE, viewport=PHONE, has_touch=True).page
+    picture, dialog = page.locator(FIRST).first, page.locator("dialog.enlarged")
+    small = picture.bounding_box()["width"]
+    picture.tap()
+    assert dialog.locator("img").bounding_box()["width"] > 1.5 * small
+    assert dialog.evaluate("x => x.scrollWidth > x.clientWidth"), "it is moved sideways"
+    dialog.tap()
+    assert not dialog.is_visible()
+
+
+def test_in_the_dark_it_is_paper_without_a_frame(visit):
+    page = visit(PAGE, colours="dark").page
+    style = page.locator(FIRST).first.evaluate(
+        "x => { const s = getComputedStyle(x); return [s.backgroundColor, s.filter]; }"
+    )
+    assert style == ["rgb(255, 255, 255)", "brightness(0.86)"]
+
+
+def test_code_is_large_enough_and_a_line_fits(visit):
+    page = visit("book/03_all_heads_at_once", viewport=DESK).page
+    found = page.locator("article pre").evaluate_all(
+        """all => all.filter(x => x.checkVisibility()).map(x => [
+            parseFloat(getComputedStyle(x).fontSize), x.scrollWidth - x.clientWidth])"""
+    )
+    assert len(found) > 20
+    assert min(size for size, _ in found) >= 13
+    assert max(hidden for _, hidden in found) <= 0
+
+
+@pytest.mark.parametrize("page", book.pages())
+def test_the_links_at_the_end_say_what_comes(page):
+    path = book.HTML / f"{page}.html"
+    said = [x.get_text() for x in soup(path).select(".prev-next-info")]
+    promises = soup(path).select(".prev-next-says")
+    assert len(said) == len(promises) > 0
+    assert all(re.search(r"[.?!]$", x.get_text()) for x in promises)
+
+
+@pytest.mark.parametrize("page", ["book/intro", "book/05_masks"])
+def test_a_page_can_be_edited_and_reported(page):
+    links = [a["href"] for a in soup(book.HTML / f"{page}.html").select("a[href]")]
+    assert any("/edit/" in link and page in link for link in links)
+    assert any("/issues/new" in link for link in links)
+
+
+@pytest.mark.parametrize("page", book.pages())
+def test_six_chapters_show_all_versions_and_where_the_reader_is(page):
+    path = book.HTML / f"{page}.html"
+    links = soup(path).select(".six-versions a")
+    if page[5:7] not in ("02", "03", "04", "06", "07", "08"):
+        assert not links
+        return
+    here = [x for x in links if "aria-current" in x.attrs]
+    assert len(here) == 1 and "href" not in here[0].attrs
+    assert [x.b.get_text() for x in links] == [kind.__name__ for kind in STYLES]
+    assert all((path.parent / x["href"]).exists() for x in links if x not in here)

@@ -1,0 +1,180 @@
+"""One standard for all widgets, as `mha_lib/widgets/base.py` writes it down.
+
+The lessons are as large as those of the book. The break-it machine and its forerunner
+have tests of their own: what they compare fills more than one screen.
+"""
+
+import re
+
+import pytest
+import torch
+
+from mha_lib import BatchedMHA
+from mha_lib.widgets import (
+    AttentionExplorer,
+    EinsumSteps,
+    HeadLayout,
+    MaskPainter,
+    ModelLab,
+    ScaleLab,
+    VersionsSideBySide,
+)
+from mha_lib.widgets.base import HERE
+
+WORDS = "the cat chased the dog then slept".split()  # noqa: SIM905
+GENERATOR = torch.Generator().manual_seed(0)
+LESSONS = {
+    "explorer": lambda: AttentionExplorer(
+        torch.randn(2, 7, 7, generator=GENERATOR).softmax(dim=-1), WORDS
+    ),
+    "layout": lambda: HeadLayout(T=2, embed_dim=6, num_heads=3),
+    "painter": lambda: MaskPainter(7),
+    "einsum": EinsumSteps,
+    "scale": lambda: ScaleLab(*torch.randn(2, 16, 256, generator=GENERATOR)),
+    "model": ModelLab,
+}
+BESIDE = {
+    "versions": lambda: VersionsSideBySide(
+        torch.randn(1, 6, 4, generator=GENERATOR), BatchedMHA(4, 2).state_dict(), 2
+    ),
+}
+ALL = LESSONS | BESIDE
+DESK, PHONE = {"width": 688 + 60, "height": 800}, {"width": 390, "height": 844}
+MOST = {"desk": (DESK, 600), "phone": (PHONE, 900)}
+EDITED = {
+    "layout": "undo",
+    "painter": "Undo",
+}  # where a reader makes a thing of his own
+
+
+def tries(opened):
+    return opened.root_element.locator(".mha-tries button")
+
+
+def state(opened) -> str:
+    """All that a reader sees but what is called out in passing."""
+    return opened.root_element.evaluate(
+        """root => [...root.querySelectorAll('*')]
+            .filter(x => !x.closest('.mha-top + .mha-lead + output'))
+            .map(x => x.tagName === 'CANVAS' ? x.toDataURL() : x.children.length ? ''
+                : `${x.textContent}|${x.value ?? ''}|${x.checked ?? ''}`).join('\\n')"""
+    )
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_its_title_is_a_question_and_one_sentence_says_how(live, name):
+    opened = live(ALL[name]())
+    assert re.fullmatch(r"[A-Z].+\?", opened.text(".mha-question"))
+    lead = opened.text(".mha-lead")
+    assert 20 < len(lead) < 110 and lead.endswith((".", "?"))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_its_still_has_the_question_for_a_caption(name):
+    widget = ALL[name]()
+    text = (HERE / f"{type(widget).__module__.rpartition('.')[2]}.js").read_text()
+    question = re.search(r'question: "(.+)"', text)[1]
+    assert widget.caption().startswith(question)
+    assert widget.summary() in widget.caption()
+
+
+@pytest.mark.parametrize("screen", MOST)
+@pytest.mark.parametrize("name", LESSONS)
+def test_it_fits_one_screen_in_every_state_to_try(live, name, screen):
+    viewport, most = MOST[screen]
+    opened = live(LESSONS[name](), viewport=viewport)
+    measure = "x => x.getBoundingClientRect().height"
+    found = {"at first": opened.root_element.evaluate(measure)}
+    for i in range(tries(opened).count()):
+        tries(opened).nth(i).click()
+        found[tries(opened).nth(i).inner_text()] = opened.root_element.evaluate(measure)
+    assert len(found) > 2
+    assert max(found.values()) <= most, found
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_buttons_set_states_and_reset_brings_the_lesson_back(live, name):
+    opened = live(ALL[name]())
+    first = state(opened)
+    seen = [first]
+    for i in range(tries(opened).count()):
+        tries(opened).nth(i).click()
+        seen.append(state(opened))
+    assert len(set(seen)) > 2
+    opened.button("reset").click()
+    assert state(opened) == first
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_link_opens_what_was_sent_from_a_file_too(live, name):
+    opened = live(ALL[name]())
+    assert opened.page.url.startswith("file://")
+    first = state(opened)
+    shown = [first]
+    for i in range(tries(opened).count()):  # the last that differs from the lesson
+        tries(opened).nth(i).click()
+        if state(opened) != first:
+            shown.append(state(opened))
+    if state(opened) == first:
+        tries(opened).nth(0).click()
+    sent = state(opened)
+    opened.button("copy link").click()
+    address = opened.page.url
+    assert "#" in address
+    opened.page.goto("about:blank")
+    opened.page.goto(address)
+    opened.page.wait_for_selector("html[data-widgets=ready]")
+    opened.settle()
+    assert state(opened) == sent != first
+
+
+@pytest.mark.parametrize("name", EDITED)
+def test_who_edits_can_go_back_one_step(live, name):
+    opened = live(ALL[name](), folded=False)
+    first = state(opened)
+    if name == "layout":
+        opened.button("append").click()
+    else:
+        opened.button("Swap True and False").click()
+    assert state(opened) != first
+    opened.button(EDITED[name]).click()
+    assert state(opened) == first
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_right_wrong_and_chosen_have_a_colour_each(live, scheme):
+    opened = live(HeadLayout(), color_scheme=scheme)
+    opened.light(scheme)
+    marks = opened.root_element.locator(".mha-outcome b")
+    assert marks.all_inner_texts() == ["✓", "✗"]  # shapes
+    colour = "x => getComputedStyle(x).color"
+    chosen = opened.root_element.locator(".mha-cell[aria-pressed=true]").first
+    outline = chosen.evaluate("x => getComputedStyle(x).outlineColor")
+    colours = {*(mark.evaluate(colour) for mark in marks.all()), outline}
+    assert len(colours) == 3
+
+
+def test_a_finger_scrolls_and_paints_when_told_to(live):
+    opened = live(MaskPainter(7), has_touch=True, viewport=PHONE)
+    canvas = opened.root_element.locator(".mha-paint canvas")
+    touch = "x => getComputedStyle(x.closest('.mha-map')).touchAction"
+    assert "pan-y" in canvas.evaluate(touch)
+    opened.button("Paint with a finger").tap()
+    assert "pan-y" not in canvas.evaluate(touch)
+
+
+@pytest.mark.parametrize("name", LESSONS)
+def test_nothing_moves_when_a_widget_has_come(live, name):
+    """What is seen in its first frame is as high as what is seen later."""
+    opened = live(LESSONS[name]())
+    heights = opened.root_element.evaluate(
+        """root => new Promise(done => {
+            const seen = [];
+            const look = () => {
+                seen.push(root.getBoundingClientRect().height);
+                seen.length < 20 ? requestAnimationFrame(look) : done(seen);
+            };
+            look();
+        })"""
+    )
+    assert len(set(heights)) == 1
