@@ -49,6 +49,7 @@ MAY_IMPORT = {
     "mutants": "mutants.* tools.book",  # takes the library as text
     "tools": "tools.* .check.* .grade.*",
     "tools.first_look": "tools.* .model.*",
+    "tools.warm": "mha_lib",  # what every page imports
     "benchmarks": "benchmarks.* tools.* mha_lib.*",
     "book": "mha_lib.*",
     "book._ext": ".widgets.*",

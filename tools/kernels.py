@@ -9,7 +9,9 @@ import os
 import subprocess
 import sys
 import threading
+from itertools import count
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import psutil
 from jupyter_client import AsyncKernelManager
@@ -32,7 +34,8 @@ class Forks:
     """Makes kernels; `tools.warm` is started with the first and ended by `close`."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock, self.number = threading.Lock(), count()
+        self.folder = TemporaryDirectory()  # of the files that they listen to
         self.server: subprocess.Popen | None = None
 
     def fork(self, arguments: list[str], cwd: str, env: dict[str, str]) -> Forked:
@@ -48,16 +51,20 @@ class Forks:
 
     def manager(self) -> AsyncKernelManager:
         """Of a kernel that will start when it is asked to."""
-        made = AsyncKernelManager(kernel_name="python3")
-        if hasattr(os, "fork"):
-            of = {"kernel_spec": made.kernel_spec, "parent": made}
-            made.provisioner = Provisioner(self.fork, **of)
+        if not hasattr(os, "fork"):
+            return AsyncKernelManager(kernel_name="python3")
+        # By files: a free port may be somebody's before the kernel listens to it.
+        made = AsyncKernelManager(kernel_name="python3", transport="ipc")
+        made.ip = str(Path(self.folder.name) / str(next(self.number)))
+        of = {"kernel_spec": made.kernel_spec, "parent": made}
+        made.provisioner = Provisioner(self.fork, **of)
         return made
 
     def close(self) -> None:
         if self.server:
             with self.server as server:
                 server.stdin.close()
+        self.folder.cleanup()
 
 
 class Provisioner(LocalProvisioner):

@@ -26,16 +26,17 @@ def become_kernel(arguments: list[str], cwd: str, env: dict[str, str]) -> None:
     """Go on as what `python -m ipykernel_launcher` with these arguments would be."""
     from ipykernel.kernelapp import launch_new_instance
 
+    parent = os.getppid()  # the kernel ends when this does
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.setsid()  # the manager sends signals to the whole group
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)
     os.dup2(nothing, 1)
     os.environ.clear()
-    os.environ.update(env, JPY_PARENT_PID=str(os.getppid()))  # it ends when we do
+    os.environ.update(env)
     os.chdir(cwd)
     sys.argv[1:] = arguments
-    launch_new_instance()
+    launch_new_instance([*arguments, f"--IPKernelApp.parent_handle={parent}"])
 
 
 def main() -> None:

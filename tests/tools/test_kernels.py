@@ -1,5 +1,6 @@
 """A forked kernel is to its page what any other one is: alone, and at home."""
 
+import asyncio
 from contextlib import closing
 
 import nbformat
@@ -70,6 +71,16 @@ def test_a_kernel_that_dies_is_noticed(forks, tmp_path):
     killed = page("import os; os.kill(os.getpid(), 9)")
     with pytest.raises(notebook.NotebookError, match="cell 1 of 1 .*the kernel died"):
         notebook.run(killed, tmp_path / "page.ipynb", forks.manager())
+
+
+def test_a_kernel_ends_with_the_process_it_was_forked_from(tmp_path):
+    """As when the build is killed, and nobody closes anything."""
+    with closing(kernels.Forks()) as forks:
+        manager = forks.manager()
+        asyncio.run(manager.start_kernel(cwd=str(tmp_path)))
+        forks.server.kill()
+        manager.provisioner.process.wait(timeout=300)  # or it raises
+        manager.context.destroy()
 
 
 def test_nothing_is_left_when_they_are_closed(tmp_path):
