@@ -167,7 +167,8 @@ def test_inputs_that_change_are_seen():
         found = diagnose(in_place, "own.double")
         assert found.properties["right: ones"]
         assert not found.properties["inputs_unchanged"]
-        assert found.verdict == "unknown"
+        assert found.verdict == "unmet"
+        assert "After the call x held other numbers." in repr(check(in_place))
 
 
 def test_a_line_of_the_driver_is_not_called_theirs(both):

@@ -40,7 +40,8 @@ SAID = {
         "mask (T, T), True = may attend, and returns (B, T, E): x = x + "
         "attention(norm1(x)), then x = x + mlp(norm2(x)). attention is called with "
         "(query, key, value, mask) and returns (output, weights); the norms are "
-        "LayerNorms with weight and bias; mlp is Linear, GELU, Linear",
+        "LayerNorms with weight and bias; mlp is Linear from E to 4E, GELU, Linear "
+        "back to E",
     ),
     "language_model": (
         model,

@@ -37,14 +37,15 @@ class Block(nn.Module):
         torch.Size([3, 5, 6])
     """
 
-    Norm, Act = nn.LayerNorm, nn.GELU
+    Norm, Act, times = nn.LayerNorm, nn.GELU, 4
 
     def __init__(self, embed_dim: int, num_heads: int) -> None:
         super().__init__()
         E = embed_dim
         self.norm1, self.norm2 = self.Norm(E), self.Norm(E)
         self.attention = _Attention(E, num_heads)
-        self.mlp = nn.Sequential(nn.Linear(E, 4 * E), self.Act(), nn.Linear(4 * E, E))
+        wide = self.times * E
+        self.mlp = nn.Sequential(nn.Linear(E, wide), self.Act(), nn.Linear(wide, E))
 
     def attend(self, x: Tensor, mask: Tensor | None) -> Tensor:
         """What the attention makes of x alone."""
@@ -59,16 +60,23 @@ class Block(nn.Module):
 def draw(generator: torch.Generator) -> dict[str, dict]:
     """Cases: with the attention of the submission, and with one that is put there."""
 
-    def case(own: bool, scale: float = 1.0, triangle: bool = False) -> dict:
+    def case(
+        own: bool,
+        scale: float = 1.0,
+        triangle: bool = False,
+        asked: str = "",
+        far: int = 0,
+    ) -> dict:
         B, T, H, D = torch.randint(2, 6, (4,), generator=generator).tolist()
-        T, E = T + 4, H * (D + 2)  # T > B
+        T, E = T + 4 + far, H * (D + 2)  # T > B
         some = torch.rand(T, T, generator=generator) < 0.5
         mask = some | torch.eye(T, dtype=torch.bool)
         mask[0, 1:], mask[-1, 0] = False, True  # never alike when turned
         mask = torch.ones(T, T, dtype=torch.bool).tril() if triangle else mask
         x = scale * (torch.randn(B, T, E, generator=generator) + 0.5)
         seed = int(torch.randint(1 << 30, (), generator=generator))
-        return {"x": x, "mask": mask, "H": H, "own": own, "seed": seed}
+        given = {"x": x, "mask": mask, "H": H, "own": own, "seed": seed}
+        return {**given, "asked": asked}
 
     return {
         "an attention of ours": case(False),
@@ -76,11 +84,18 @@ def draw(generator: torch.Generator) -> dict[str, dict]:
         "tiny numbers": case(False, scale=3e-3),
         "large numbers": case(False, scale=20.0),
         "its own attention": case(True),
+        "a long text": case(True, far=64),
+        "another call before": case(False, asked="again"),
+        "its gradients": case(False, asked="gradients"),
+        "its heads": case(True, asked="heads"),
     }
 
 
-def call(Block, x, mask, H, own, seed):
-    """Numbers of ours in its parts, whatever order they were made in."""
+def call(Block, x, mask, H, own, seed, asked):
+    """Numbers of ours in its parts, whatever order they were made in.
+
+    Beside the output, ``asked`` are its gradients, its heads, or a second call.
+    """
     import zlib
 
     import torch
@@ -106,7 +121,31 @@ def call(Block, x, mask, H, own, seed):
             numbers.data = 0.3 * drawn + (last == "weight") * (numbers.dim() == 1)
     for numbers in block.attention.parameters():  # alike, however it keeps them
         numbers.data = torch.full_like(numbers, 0.05 * (numbers.dim() > 1))
-    return block(x, mask)
+    if asked == "again":
+        block(x.flip(0), mask.flip(0, 1))
+    if asked == "heads":  # as many as the map that its attention returns has, if any
+        heads = [float(H)]
+
+        def look(part, given, returned):
+            if isinstance(returned, tuple) and getattr(returned[-1], "ndim", 0) == 4:
+                heads[0] = float(returned[-1].shape[1])
+
+        block.attention.register_forward_hook(look)
+        block(x, mask)
+        return torch.tensor(heads)
+    if asked != "gradients":
+        return block(x, mask)
+    x.requires_grad_()
+    block(x, mask).square().sum().backward()
+    given = [x]
+    for norm in (block.norm1, block.norm2):  # in whatever order they were made
+        given += [
+            y for _, y in sorted(norm.named_parameters(), key=lambda pair: pair[0])
+        ]
+    slopes = [torch.zeros_like(y) if y.grad is None else y.grad for y in given]
+    learned = [y.grad.norm() for y in block.mlp.parameters() if y.grad is not None]
+    slopes += [torch.tensor([len(learned), *learned]).sort().values]
+    return torch.cat([y.flatten() for y in slopes])
 
 
 # --- wrong ----------------------------------------------------------------------------
@@ -430,6 +469,14 @@ MISTAKES = {
         _with(Norm=type("Norm", (_Norm,), {"forward": _plain_norm})),
         "The norm does not use its weight and bias: after the division each feature "
         "is multiplied by one number and another is added.",
+    ),
+    "mlp-of-e": (
+        _with(times=1),
+        "The mlp is E wide between its two layers; the task asks for 4E.",
+    ),
+    "mlp-of-2e": (
+        _with(times=2),
+        "The mlp is 2E wide between its two layers; the task asks for 4E.",
     ),
     "relu": (_with(Act=nn.ReLU), "The mlp has a ReLU; the task asks for GELU."),
     "silu": (_with(Act=nn.SiLU), "The mlp has a SiLU; the task asks for GELU."),
