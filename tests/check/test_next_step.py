@@ -71,8 +71,8 @@ def test_scores_are_told_by_what_they_are_divided():
         return repr(check(attention))
 
     number = r"they are divided by [\d.]+"
-    assert re.search(number + r" \(here 2D\)", divided_by(lambda D: 2 * D))
-    assert re.search(number + r" \(here D/2\)", divided_by(lambda D: D / 2))
+    assert re.search(number + r" \(here 2D", divided_by(lambda D: 2 * D))
+    assert re.search(number + r" \(here D/2", divided_by(lambda D: D / 2))
     assert re.search(number + ", where √D = ", divided_by(lambda D: 3 * D**0.5))
 
 

@@ -112,19 +112,23 @@ def call(LanguageModel, tokens, sizes, seed, asked):
             mixed = (seen @ torch.tanh(self.scale * x)).reshape(x.shape)
             return x + 0.3 * mixed + 0.2 * torch.sin(mixed)
 
-    model = LanguageModel(*sizes)
     if asked == "blocks":  # the heads are seen where its attention returns a map
-        heads = {float(sizes[3])}
+        found, (W, context, _, H, L) = [], sizes
 
         def look(part, given, returned):
             if isinstance(returned, tuple) and getattr(returned[-1], "ndim", 0) == 4:
                 heads.add(float(returned[-1].shape[1]))
 
-        for part in model.blocks.modules():
-            part.register_forward_hook(look)
-        model.eval()(tokens)
-        made = {id(next(block.parameters(), block)) for block in model.blocks}
-        return torch.tensor([len(made), len(model.blocks), *heads])
+        for more in range(2):  # two models, one with a head and a block more
+            heads = {float(H + more)}
+            model = LanguageModel(W, context, 6 * (H + more), H + more, L + more)
+            for part in model.blocks.modules():
+                part.register_forward_hook(look)
+            model.eval()(tokens)
+            made = {id(next(block.parameters(), block)) for block in model.blocks}
+            found += [len(made), len(model.blocks), sum(heads)]
+        return torch.tensor(found)
+    model = LanguageModel(*sizes)
     ours = (Ours(0.5 + 0.4 * n) for n, _ in enumerate(model.blocks))
     model.blocks = torch.nn.ModuleList(ours)
     generator = torch.Generator()

@@ -22,12 +22,12 @@ def _ordinary(one: Callable[..., Probe], draw: Draw) -> list[Probe]:
     """What `attention` and a layer begin with: `one` makes a probe."""
     return [
         one("plain", sizes=draw.sizes(**FEW), repeat=True),
-        one("square", sizes=draw.sizes("TS", "SD")),
+        one("square", sizes=draw.sizes("TS")),
         one("T = H", sizes=draw.sizes("TH")),
         one("holes", "holes", repeat=True),
         one("causal", "causal", draw.sizes("TS")),
         one("padding", "padding", draw.sizes(B=MANY)),
-        one("left padding", "left padding", draw.sizes("TS")),
+        one("left padding", "left padding", draw.sizes("TS", "SD")),
         one("B = H", "holes", draw.sizes("BH", "TS")),
         one("one query", "holes", draw.sizes(T=1)),
         one("one key", sizes=draw.sizes(S=1)),

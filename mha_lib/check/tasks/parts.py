@@ -15,9 +15,11 @@ def heads(draw: Draw, merge: bool) -> list[Probe]:
         inputs = {"x": draw.normal(B, T, E), "num_heads": H}
         return probe(name, sizes, inputs, **options)
 
+    plain = draw.sizes()
+    turned = {"H": plain["D"], "D": plain["H"]}  # the same E, cut otherwise
     return [
-        one("plain", draw.sizes(), repeat=True),
-        one("again", draw.sizes()),
+        one("plain", plain, repeat=True),
+        one("again", draw.sizes(**turned)),
         one("B = H", draw.sizes("BH")),
         one("T = H", draw.sizes("TH")),
         one("T = D", draw.sizes("TD")),
