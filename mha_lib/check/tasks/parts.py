@@ -64,6 +64,8 @@ def padding_mask(draw: Draw) -> list[Probe]:
         lengths = draw.lengths(sizes["B"], sizes["S"], **given)
         if name == "empty":
             lengths[draw.pick(range(sizes["B"] - 1))] = 0
+        if name == "long":
+            lengths[0] = sizes["S"] - 1  # more than a byte holds
         return probe(name, sizes, {"lengths": lengths, "S": sizes["S"]})
 
     return [

@@ -1,7 +1,8 @@
 """Programs written before a look at the probes, when all other sets passed.
 
-Of the 88 wrong ones 20 were called right when they were first tried, 14 of them parts
-of a language model; of the 37 right ones none was called wrong. The probes were mended.
+Of these 85 wrong ones 19 were called right when they were first tried, 13 of them parts
+of a language model. Of 35 right ones one was refused, as the task did not say how wide
+an mlp is; and one that loses its digits was given a reason that need not be true.
 """
 
 import math
