@@ -93,9 +93,8 @@ def test_the_first_class_is_graded_as_the_guide_says(tmp_path, monkeypatch, caps
         assert packed.namelist() == sorted(f"{x}.html" for x in files if x)
     for path in Path("../practice/a1/students").glob("*.json"):
         assert "2.5 of 4" in path.with_suffix(".html").read_text()
-        assert "2.5" not in path.read_text() and "mark" not in json.loads(
-            path.read_text()
-        )
+        report = path.read_text()  # its pictures may hold any number
+        assert "2.5 of 4" not in report and "mark" not in json.loads(report)
 
 
 ROSTER = "id,name,login\n7,Ada Lovelace,ada\n8,Ben,ben\n"
