@@ -55,7 +55,7 @@ def conduct(task: str, probes: list[Probe]) -> list[Probe]:
     elif masked is None:
         found = _of_part(task, plain)
     else:
-        longest = max(ordinary, key=lambda p: p["sizes"]["S"])
+        longest = max(ordinary, key=lambda p: p["sizes"]["T"] * p["sizes"]["S"])
         found = _conduct(task, plain, masked, longest)
     return [_copied(probe) for probe in found]
 
@@ -99,7 +99,8 @@ def _conduct(task: str, plain: Probe, masked: Probe, longest: Probe) -> Iterator
     small = _cut(task, masked, B=1, T=masked["sizes"]["T"] - 1)
     small = _cut(task, small, S=masked["sizes"]["S"] - 1)
     sizes = masked["sizes"]
-    wider = sizes | {"H": sizes["H"] + 1, "E": (sizes["H"] + 1) * sizes["D"]}
+    H = next(n for n in range(sizes["H"] + 1, sizes["E"] + 2) if sizes["E"] % n)
+    wider = sizes | {"H": H, "E": H * sizes["D"]}
     turned = sizes | {"H": sizes["D"], "D": sizes["H"]}  # the same E
     bare = {k: x for k, x in masked["inputs"].items() if k not in ("mask", "causality")}
     if "causality" in masked["inputs"]:
@@ -113,6 +114,10 @@ def _conduct(task: str, plain: Probe, masked: Probe, longest: Probe) -> Iterator
             "before": [{"sizes": x["sizes"], "inputs": x["inputs"]} for x in before],
             "another": {"sizes": another},
         }
+    step = _cut(task, plain, T=1)  # as in writing, where a cache has its temptations
+    other = {k: -x if isinstance(x, Tensor) else x for k, x in step["inputs"].items()}
+    before = [{"sizes": step["sizes"], "inputs": other}]
+    yield _changed(step, "other_sizes") | {"before": before}
     if task == "split_concat":  # hides keys whose embedding is zero, and no others
         inputs = {k: x for k, x in plain["inputs"].items() if k != "causality"}
         bare = _changed(plain, "causality_optional", as_called=True)
@@ -162,7 +167,12 @@ def _loud(task: str, masked: Probe, everywhere: bool) -> Probe:
     if everywhere and torch.finfo(dtype).bits < 32:
         scores[:] = 0.0  # next to a loud score it has no digits for a small one
     scores[0 if everywhere else -1 :] += LOUD[dtype]
-    if not everywhere:
+    if not everywhere:  # what is hidden may hold anything
+        v = [*axes][2]
+        loud = torch.ones(S, dtype=x[v].dtype)
+        loud[-1] = 1e3 if torch.finfo(dtype).bits < 32 else 1e4
+        along = [S if letter == "S" else 1 for letter in axes[v]]
+        x[v] = x[v] * loud.view(along)
         x["mask"] = x["mask"].clone()
         keys = x["mask"].movedim(axes["mask"].index("S"), -1)
         keys[..., 0], keys[..., -1] = True, False

@@ -80,8 +80,8 @@ def _others(returned: Tensor | None, named: Tensor | None) -> bool:
 
 def _size(case: Case) -> tuple[bool, int]:
     """The fewest numbers come first, but those last of which a size is 1."""
-    answer = compute(case.problem)["output"]
-    return 1 in answer.shape[-2:], answer.numel()
+    answers = compute(case.problem).values()
+    return any(1 in x.shape[-2:] for x in answers), sum(x.numel() for x in answers)
 
 
 Found = tuple[Fact, tuple[int, ...]]  # and the place of which it speaks
@@ -209,7 +209,9 @@ def _shown(seen: Seen, case: Case) -> list[Fact]:
         a, b = theirs.log(), ours.log()
         a, b = (x - x.mean(-1, keepdim=True) for x in (a, b))
         factor = ((a * b).sum() / (b * b).sum()).item()
-        if torch.allclose(a, factor * b, rtol=1e-2, atol=1e-2):
+        if abs(factor - 1) < 1e-3 and torch.allclose(a, b, rtol=1e-2, atol=1e-2):
+            facts.append(Fact("map-right", {"T": p.T, "S": p.S}))
+        elif torch.allclose(a, factor * b, rtol=1e-2, atol=1e-2):
             values = {"factor": factor, "scale": p.D**0.5}
             letters = _divisor(p.D**0.5 / factor, p.sizes) if factor > 0 else ""
             facts.append(Fact("scores-times", values | {"letters": letters}))

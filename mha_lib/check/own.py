@@ -220,8 +220,10 @@ def _conclude(
     answers = beside.run(reference, probes)
     found = Diagnosis(name, "failed")
     holds = {"runs": all("error" not in x for x in outcomes)}
-    changed = any(x.get("changed_inputs") for x in outcomes)
+    changed = {n: None for x in outcomes for n in x.get("changed_inputs", ())}
     holds["inputs_unchanged"] = not changed
+    if changed:
+        found.unmet.append(Fact("inputs-changed", {"names": [*changed]}))
     for probe, theirs, ours in zip(probes, outcomes, answers):
         right = ours["outputs"]["output"]
         yours = theirs.get("outputs", {}).get("output")
@@ -240,6 +242,9 @@ def _conclude(
     elif any("outputs" in x for x in outcomes):
         found.verdict = "unknown"
         _name(found, mistakes, tolerance, probes, outcomes)
+        others = (x for name, x in holds.items() if name.startswith("right: "))
+        if found.verdict == "unknown" and holds["runs"] and all(others):
+            found.verdict = "unmet"  # its answers are right, and an input is changed
     found.properties = holds if found.verdict != "failed" else {"runs": False}
     return found
 

@@ -113,6 +113,8 @@ class Report:
             found.append(_line(1, f"Worth knowing: {MISTAKES[name].message}"))
         if d.verdict == "unknown":
             found += [_line(1, in_words(fact)) for fact in next_step(d)]
+            if self.task.conclude:  # its signature says all that is asked
+                found.append(_line(1, f"Required: {self.task.signature}"))
         return found
 
     def _of(self, name: str, number: str = "") -> list[Line]:

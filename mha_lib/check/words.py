@@ -95,7 +95,7 @@ def _weights(some: bool = False, averaged: bool | None = None) -> str:
 
 def _lost(names: list[str], where: list[str]) -> str:
     """Which inputs get no gradient, and where if not everywhere."""
-    places = f" ({'; '.join(where)})" if where else ""
+    places = f" ({'; '.join(dict.fromkeys(where))})" if where else ""
     who = ", ".join(names)
     return f"No gradient reaches {who}{places}: a detach, .data, a no_grad or NumPy?"
 
@@ -124,7 +124,7 @@ def _factor(factor: float, scale: float, letters: str = "") -> str:
     said = f"Its scores are {factor:.3f} times the right ones"
     if factor <= 0:
         return f"{said}."
-    by = f"{scale / factor:.3g}" + f" = {letters}" * bool(letters)
+    by = f"{scale / factor:.3g}" + f" (here {letters})" * bool(letters)
     return f"{said}: they are divided by {by}, where √D = {scale:.3g} is due."
 
 
@@ -184,7 +184,8 @@ WORDS: dict[str, str | Callable[..., str]] = {
     "mask_for_all": _unkept("with one mask (T, S) for all sequences"),
     "large_scores": _unkept(
         "where all scores are far from 0",
-        ": an exp overflows, or a hidden score is not the lowest",
+        ". Most often an exp overflows, or a hidden score is not the lowest; else "
+        "scores are cut off, or computed as a difference of much larger numbers",
     ),
     "loud_hidden_keys": _unkept(
         "where a hidden key has by far the largest score",
@@ -195,7 +196,7 @@ WORDS: dict[str, str | Callable[..., str]] = {
     "training": _unkept("in training mode, every dropout set to 0"),
     "no_dropout": _unkept("in training mode, as it was made", ": is there a dropout?"),
     "other_sizes": _unkept(
-        "after calls of other sizes, beside another layer",
+        "after other calls, and beside another layer",
         ": something is kept from one call to the next",
     ),
     "gradients": _unkept("with inputs that require gradients"),
@@ -241,6 +242,8 @@ WORDS: dict[str, str | Callable[..., str]] = {
         f"{', '.join(map(str, order))}."
     ),
     "scores-times": _factor,
+    "map-right": "In this call, with T = {T} and S = {S}, the map is right: what is "
+    "different in the calls that are wrong?",
     "later-unseen": "Without a mask, later keys get the weight 0, and earlier ones do "
     "not: is a causal mask applied that nobody gave?",
     "some-unseen": "Without a mask, query {query} gives key {key} the weight 0; each "
@@ -259,14 +262,19 @@ WORDS: dict[str, str | Callable[..., str]] = {
     ),
     "other-kind": "Your result holds {yours}; {right} is right.",
     "other-mask": "mask{place} is {yours}; {right} is right.",
-    "other-number": "output{place} is {yours:.3f}; {right:.3f} is right.",
+    "other-number": lambda place, yours, right: (
+        f"{f'output{place}' if place else 'The output'} is {yours:.3f}; {right:.3f} is "
+        "right."
+    ),
 }
 WORDS |= {
     # of what has no name: where it shows, and what to do next
     "cases": lambda right, wrong: (
         f"It is right in the cases {', '.join(right)}, and wrong in {', '.join(wrong)}."
-        if right
+        if right and wrong
         else f"It is wrong in every case: {', '.join(wrong)}."
+        if wrong
+        else "In every case the answer is right."
     ),
     "with-and-without": lambda plain, masked: (
         "It is wrong without a mask and with one."

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mha_lib.check import TASKS, beside, conclude
+from mha_lib.check.catalogue import MASKS
 from mha_lib.check.tasks.draw import Draw
 from tests.check.executed import SEARCHED
 from tests.check.layers import Right
@@ -286,9 +287,10 @@ def test_a_table_of_the_probes_of_one_seed_is_right_for_that_seed_alone(task):
 AGREE = {  # which sizes may be equal, by the name of the probe
     "square": {"TS"},
     "causal": {"TS"},
-    "left padding": {"TS"},
+    "left padding": {"TS", "TD", "SD"},
     "padding, T = S": {"TS"},
     "T = H": {"TH"},
+    "T = D": {"TD"},
     "B = H": {"BH", "TS"},
     "B = S": {"BS"},
     "B = T": {"BT", "TS", "BS"},
@@ -317,7 +319,7 @@ def test_the_sizes_of_a_run_are_many_and_those_of_a_probe_differ(task):
             assert any(h % 2 for h in taken["H"] - {1}) and max(taken["H"]) > 4
             assert any(h % 2 == 0 for h in taken["H"])
         for letter in set(letters) & set("TS"):
-            assert max(taken[letter]) > 64 and max(taken[letter]) < 128
+            assert 64 < max(taken[letter]) < (1100 if task in MASKS else 320)
         for probe in (p for p in probes if "conduct" not in p["options"]):
             one = {x for x, n in probe["sizes"].items() if n == 1}
             equal = {ab for ab in pairs(probe["sizes"]) if not set(ab) <= one}

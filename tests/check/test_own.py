@@ -167,7 +167,9 @@ def test_inputs_that_change_are_seen():
         found = diagnose(in_place, "own.double")
         assert found.properties["right: ones"]
         assert not found.properties["inputs_unchanged"]
-        assert found.verdict == "unknown"
+        assert found.verdict == "unmet"
+        said = repr(check(in_place, "own.double"))
+        assert "After the call x held other numbers." in said
 
 
 def test_a_line_of_the_driver_is_not_called_theirs(both):
@@ -237,7 +239,8 @@ def test_what_no_version_gives_is_told_where_it_is_wrong_and_what_to_do(plus):
     said = repr(check(lambda x: x + 2, plus)).splitlines()
     assert "in a way that has no name here" in said[0]
     assert "  It is wrong in every case: drawn." in said
-    assert said[-1].startswith("  Next: call it yourself with the smallest case")
+    assert said[-2].startswith("  Next: call it yourself with the smallest case")
+    assert said[-1] == "  Required: plus_one(x)"
     assert diagnose(lambda x: x / "2", plus).verdict == "failed"
 
 

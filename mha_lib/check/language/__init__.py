@@ -12,11 +12,18 @@ both: gradients that are clipped after the step and gradients that nobody clips,
 instance. Its modules import in one direction::
 
     loss ← step
-    block ← model
+    block ← block_mistakes, model
     generate
 """
 
-from mha_lib.check.language import block, generate, loss, model, step
+from mha_lib.check.language import (
+    block,
+    block_mistakes,
+    generate,
+    loss,
+    model,
+    step,
+)
 from mha_lib.check.own import built_in, made
 from mha_lib.check.tasks import Task
 
@@ -40,7 +47,8 @@ SAID = {
         "mask (T, T), True = may attend, and returns (B, T, E): x = x + "
         "attention(norm1(x)), then x = x + mlp(norm2(x)). attention is called with "
         "(query, key, value, mask) and returns (output, weights); the norms are "
-        "LayerNorms with weight and bias; mlp is Linear, GELU, Linear",
+        "LayerNorms with weight and bias; mlp is Linear from E to 4E, GELU, Linear "
+        "back to E",
     ),
     "language_model": (
         model,
@@ -73,17 +81,19 @@ SAID = {
         "mode and without gradients, and is then in the mode it was in before",
     ),
 }
+MISTAKES = {name: room.MISTAKES for name, (room, *_) in SAID.items() if room != block}
+MISTAKES["block"] = block_mistakes.MISTAKES
 TOLERANCES = {"generate": generate.TOLERANCE}
 VERSIONS: dict[str, dict[str, object]] = {
-    name: {"the reference": right, **{k: x for k, (x, _) in room.MISTAKES.items()}}
-    for name, (room, right, _, _) in SAID.items()
+    name: {"the reference": right, **{k: x for k, (x, _) in MISTAKES[name].items()}}
+    for name, (_, right, _, _) in SAID.items()
 }
 """Name of a task → name of a version → the version; tests go through them."""
 
 
 def _task(name: str) -> Task:
     room, right, title, signature = SAID[name]
-    said = {"title": title, "signature": signature, "mistakes": room.MISTAKES}
+    said = {"title": title, "signature": signature, "mistakes": MISTAKES[name]}
     tolerance = TOLERANCES.get(name, 0.0)
     return made(name, right, room.draw, room.call, **said, tolerance=tolerance)
 

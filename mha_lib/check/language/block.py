@@ -1,12 +1,10 @@
-"""A pre-norm block: right, wrong, and the cases that tell them apart."""
-
-from functools import partial
+"""A pre-norm block: right, and the cases that tell it from what is wrong."""
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-__all__ = ["MISTAKES", "Block", "call", "draw"]
+__all__ = ["Block", "call", "draw"]
 
 
 class _Attention(nn.Module):
@@ -37,14 +35,15 @@ class Block(nn.Module):
         torch.Size([3, 5, 6])
     """
 
-    Norm, Act = nn.LayerNorm, nn.GELU
+    Norm, Act, times = nn.LayerNorm, nn.GELU, 4
 
     def __init__(self, embed_dim: int, num_heads: int) -> None:
         super().__init__()
         E = embed_dim
         self.norm1, self.norm2 = self.Norm(E), self.Norm(E)
         self.attention = _Attention(E, num_heads)
-        self.mlp = nn.Sequential(nn.Linear(E, 4 * E), self.Act(), nn.Linear(4 * E, E))
+        wide = self.times * E
+        self.mlp = nn.Sequential(nn.Linear(E, wide), self.Act(), nn.Linear(wide, E))
 
     def attend(self, x: Tensor, mask: Tensor | None) -> Tensor:
         """What the attention makes of x alone."""
@@ -59,16 +58,23 @@ class Block(nn.Module):
 def draw(generator: torch.Generator) -> dict[str, dict]:
     """Cases: with the attention of the submission, and with one that is put there."""
 
-    def case(own: bool, scale: float = 1.0, triangle: bool = False) -> dict:
+    def case(
+        own: bool,
+        scale: float = 1.0,
+        triangle: bool = False,
+        asked: str = "",
+        far: int = 0,
+    ) -> dict:
         B, T, H, D = torch.randint(2, 6, (4,), generator=generator).tolist()
-        T, E = T + 4, H * (D + 2)  # T > B
+        T, E = T + 4 + far, H * (D + 2)  # T > B
         some = torch.rand(T, T, generator=generator) < 0.5
         mask = some | torch.eye(T, dtype=torch.bool)
         mask[0, 1:], mask[-1, 0] = False, True  # never alike when turned
         mask = torch.ones(T, T, dtype=torch.bool).tril() if triangle else mask
         x = scale * (torch.randn(B, T, E, generator=generator) + 0.5)
         seed = int(torch.randint(1 << 30, (), generator=generator))
-        return {"x": x, "mask": mask, "H": H, "own": own, "seed": seed}
+        given = {"x": x, "mask": mask, "H": H, "own": own, "seed": seed}
+        return {**given, "asked": asked}
 
     return {
         "an attention of ours": case(False),
@@ -76,11 +82,18 @@ def draw(generator: torch.Generator) -> dict[str, dict]:
         "tiny numbers": case(False, scale=3e-3),
         "large numbers": case(False, scale=20.0),
         "its own attention": case(True),
+        "a long text": case(True, far=64),
+        "another call before": case(False, asked="again"),
+        "its gradients": case(False, asked="gradients"),
+        "its heads": case(True, asked="heads"),
     }
 
 
-def call(Block, x, mask, H, own, seed):
-    """Numbers of ours in its parts, whatever order they were made in."""
+def call(Block, x, mask, H, own, seed, asked):
+    """Numbers of ours in its parts, whatever order they were made in.
+
+    Beside the output, ``asked`` are its gradients, its heads, or a second call.
+    """
     import zlib
 
     import torch
@@ -106,339 +119,31 @@ def call(Block, x, mask, H, own, seed):
             numbers.data = 0.3 * drawn + (last == "weight") * (numbers.dim() == 1)
     for numbers in block.attention.parameters():  # alike, however it keeps them
         numbers.data = torch.full_like(numbers, 0.05 * (numbers.dim() > 1))
-    return block(x, mask)
-
-
-# --- wrong ----------------------------------------------------------------------------
-
-
-def _forward(wrong):
-    """A block whose forward is ``wrong(self, x, mask)``."""
-    return type("Block", (Block,), {"forward": wrong})
-
-
-def _with(**parts):
-    """A block made of other parts."""
-    return type("Block", (Block,), parts)
-
-
-class _Norm(nn.Module):
-    def __init__(self, E: int) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(E))
-        self.bias = nn.Parameter(torch.ones(E))
-
-    def forward(self, x):
-        mean, variance = x.mean(-1, True), x.var(-1, correction=0, keepdim=True)
-        return self.weight * self.divided(x - mean, variance, x) + self.bias
-
-
-def _norm(divided):
-    """A norm that divides ``x − mean`` otherwise."""
-    made = {"divided": lambda self, *x: divided(*x)}
-    return _with(Norm=type("Norm", (_Norm,), made))
-
-
-def _plain_norm(self, x):
-    return F.layer_norm(x, x.shape[-1:])
-
-
-def _rms(self, x):
-    return self.weight * x / (x.square().mean(-1, True) + 1e-5).sqrt() + self.bias
-
-
-def _places(self, x):
-    mean, var = x.mean(1, True), x.var(1, correction=0, keepdim=True)
-    return self.weight * (x - mean) / (var + 1e-5).sqrt() + self.bias
-
-
-def _post(self, x, mask):
-    x = self.norm1(x + self.attend(x, mask))
-    return self.norm2(x + self.mlp(x))
-
-
-def _res_post(self, x, mask):
-    x = x + self.norm1(self.attend(x, mask))
-    return x + self.norm2(self.mlp(x))
-
-
-def _both_sides(self, x, mask):
-    x = self.norm1(x + self.attend(self.norm1(x), mask))
-    return self.norm2(x + self.mlp(x))
-
-
-def _behind_mlp(self, x, mask):
-    x = x + self.attend(self.norm1(x), mask)
-    return x + self.norm2(self.mlp(x))
-
-
-def _no_first(self, x, mask):
-    x = self.attend(self.norm1(x), mask)
-    return x + self.mlp(self.norm2(x))
-
-
-def _no_second(self, x, mask):
-    x = x + self.attend(self.norm1(x), mask)
-    return self.mlp(self.norm2(x))
-
-
-def _no_residual(self, x, mask):
-    return self.mlp(self.norm2(self.attend(self.norm1(x), mask)))
-
-
-def _residual_normed(first, second):
-    def forward(self, x, mask):
-        h = self.norm1(x)
-        x = (h if first else x) + self.attend(h, mask)
-        h = self.norm2(x)
-        return (h if second else x) + self.mlp(h)
-
-    return _forward(forward)
-
-
-def _from_the_start(self, x, mask):
-    return x + self.mlp(self.norm2(x + self.attend(self.norm1(x), mask)))
-
-
-def _norms(first, second):
-    """Other norms at the two places: a name, or None for no norm."""
-
-    def forward(self, x, mask):
-        norms = [getattr(self, n) if n else lambda x: x for n in (first, second)]
-        x = x + self.attend(norms[0](x), mask)
-        return x + self.mlp(norms[1](x))
-
-    return _forward(forward)
-
-
-def _query_alone(self, x, mask):
-    x = x + self.attention(self.norm1(x), x, x, mask)[0]
-    return x + self.mlp(self.norm2(x))
-
-
-def _value_raw(self, x, mask):
-    h = self.norm1(x)
-    x = x + self.attention(h, h, x, mask)[0]
-    return x + self.mlp(self.norm2(x))
-
-
-def _parallel(self, x, mask):
-    return x + self.attend(self.norm1(x), mask) + self.mlp(self.norm2(x))
-
-
-def _once(self, x, mask):
-    h = self.norm1(x)
-    return x + self.attend(h, mask) + self.mlp(h)
-
-
-def _once_in_turn(self, x, mask):
-    h = self.norm1(x)
-    h = h + self.attend(h, mask)
-    return h + self.mlp(h)
-
-
-def _mlp_of_attention(self, x, mask):
-    added = self.attend(self.norm1(x), mask)
-    return x + added + self.mlp(self.norm2(added))
-
-
-def _chained(self, x, mask):
-    return x + self.mlp(self.norm2(self.attend(self.norm1(x), mask)))
-
-
-def _first_alone(self, x, mask):
-    return x + self.attend(self.norm1(x), mask)
-
-
-def _second_alone(self, x, mask):
-    return x + self.mlp(self.norm2(x))
-
-
-def _mlp_first(self, x, mask):
-    x = x + self.mlp(self.norm2(x))
-    return x + self.attend(self.norm1(x), mask)
-
-
-def _masked(change):
-    return _forward(lambda self, x, mask: Block.forward(self, x, change(mask)))
-
-
-MISTAKES = {
-    "post-norm": (
-        _forward(_post),
-        "The norms stand behind the sums, norm(x + part(x)); a pre-norm block has "
-        "them in front of its parts: x + part(norm(x)).",
-    ),
-    "norm-of-what-is-added": (
-        _forward(_res_post),
-        "The norms are taken of what the parts return; they belong in front of the "
-        "parts: x + part(norm(x)).",
-    ),
-    "pre-and-post-norm": (
-        _forward(_both_sides),
-        "norm1 stands in front of the attention and behind its sum, norm2 behind the "
-        "sum of the mlp: each belongs in front of its part alone, x + part(norm(x)).",
-    ),
-    "norm-behind-mlp": (
-        _forward(_behind_mlp),
-        "norm2 is taken of what the mlp returns; it belongs in front: x + "
-        "mlp(norm2(x)).",
-    ),
-    "no-residual-attention": (
-        _forward(_no_first),
-        "The attention replaces x: the first residual is missing, x + attention(…).",
-    ),
-    "no-residual-mlp": (
-        _forward(_no_second),
-        "The mlp replaces x: the second residual is missing, x + mlp(…).",
-    ),
-    "no-residuals": (
-        _forward(_no_residual),
-        "Both residuals are missing: each part has to be added to x.",
-    ),
-    "residual-normed-attention": (
-        _residual_normed(True, False),
-        "The attention is added to norm1(x); it has to be added to x itself.",
-    ),
-    "residual-normed-mlp": (
-        _residual_normed(False, True),
-        "The mlp is added to norm2(x); it has to be added to x itself.",
-    ),
-    "residuals-normed": (
-        _residual_normed(True, True),
-        "Both parts are added to the normalised copy; each has to be added to x "
-        "itself.",
-    ),
-    "residual-from-the-start": (
-        _forward(_from_the_start),
-        "The mlp is added to the x that came into the block, so what the attention "
-        "added is lost: add it to the x after the attention.",
-    ),
-    "no-norm-attention": (
-        _norms(None, "norm2"),
-        "The attention reads x without a norm: it has to read norm1(x).",
-    ),
-    "no-norm-mlp": (
-        _norms("norm1", None),
-        "The mlp reads x without a norm: it has to read norm2(x).",
-    ),
-    "no-norms": (
-        _norms(None, None),
-        "No part reads a norm: they have to read norm1(x) and norm2(x).",
-    ),
-    "norms-exchanged": (
-        _norms("norm2", "norm1"),
-        "The two norms are exchanged: norm1 belongs in front of the attention, norm2 "
-        "in front of the mlp.",
-    ),
-    "norm1-twice": (
-        _norms("norm1", "norm1"),
-        "norm1 is used for both parts: the mlp has norm2.",
-    ),
-    "norm2-twice": (
-        _norms("norm2", "norm2"),
-        "norm2 is used for both parts: the attention has norm1.",
-    ),
-    "query-alone-normed": (
-        _forward(_query_alone),
-        "The query is normalised, key and value are not: all three are norm1(x).",
-    ),
-    "value-not-normed": (
-        _forward(_value_raw),
-        "The values are not normalised: query, key and value are all norm1(x).",
-    ),
-    "parallel": (
-        _forward(_parallel),
-        "Attention and mlp run beside each other, of the same x. The mlp has to read "
-        "the x to which the attention was added.",
-    ),
-    "norm-once": (
-        _forward(_once),
-        "The norm is computed once, and both parts read it. The mlp has to read "
-        "norm2 of the x to which the attention was added.",
-    ),
-    "norm-at-the-start": (
-        _forward(_once_in_turn),
-        "x is normalised once at the start and never again; each part reads a norm "
-        "of its own, and is added to x itself.",
-    ),
-    "mlp-of-attention": (
-        _forward(_mlp_of_attention),
-        "The mlp reads a norm of what the attention returned; it has to read norm2(x) "
-        "after that was added to x.",
-    ),
-    "parts-chained": (
-        _forward(_chained),
-        "There is one residual around both parts; each part has one of its own.",
-    ),
-    "no-mlp": (_forward(_first_alone), "The mlp is missing."),
-    "no-attention": (_forward(_second_alone), "The attention is missing."),
-    "mlp-first": (
-        _forward(_mlp_first),
-        "The mlp comes first; the attention has to.",
-    ),
-    "block-without-mask": (
-        _masked(lambda mask: None),
-        "The mask does not reach the attention: every token sees all tokens.",
-    ),
-    "block-mask-inverted": (
-        _masked(lambda mask: ~mask),
-        "The mask reaches the attention inverted. True means: may attend.",
-    ),
-    "block-mask-turned": (
-        _masked(lambda mask: mask.mT),
-        "The mask is transposed: rows are queries, columns are keys.",
-    ),
-    "norm-without-eps": (
-        _norm(lambda x, variance, _: x / variance.sqrt()),
-        "The norm has no eps: its variance is divided by as it is, so that a token "
-        "of nearly equal features becomes loud. nn.LayerNorm adds 1e-5 to it.",
-    ),
-    "norm-eps-outside": (
-        _norm(lambda x, variance, _: x / (variance.sqrt() + 1e-5)),
-        "eps is added to the deviation; nn.LayerNorm adds it to the variance, under "
-        "the root.",
-    ),
-    "norm-unbiased": (
-        _norm(lambda x, v, x_: x / (x_.var(-1, keepdim=True) + 1e-5).sqrt()),
-        "The norm divides by the deviation with E - 1 (torch's `std` and `var` do, "
-        "unless told unbiased=False); LayerNorm takes E.",
-    ),
-    "norm-unbiased-without-eps": (
-        _norm(lambda x, v, x_: x / x_.std(-1, keepdim=True)),
-        "The norm divides by `x.std(-1)`: that takes E - 1 where LayerNorm takes E, "
-        "and there is no eps. Take x.var(-1, unbiased=False) + 1e-5 under a root.",
-    ),
-    "norm-by-variance": (
-        _norm(lambda x, variance, _: x / (variance + 1e-5)),
-        "The norm divides by the variance; it has to divide by its root.",
-    ),
-    "norm-not-centred": (
-        _with(Norm=type("Norm", (_Norm,), {"forward": _rms})),
-        "The norm does not subtract the mean (it is an RMSNorm); LayerNorm does.",
-    ),
-    "norm-centred-alone": (
-        _norm(lambda x, variance, _: x),
-        "The norm subtracts the mean and divides by nothing: the deviation is missing.",
-    ),
-    "norm-of-places": (
-        _with(Norm=type("Norm", (_Norm,), {"forward": _places})),
-        "The norm runs over the places of a sequence; it has to run over the E "
-        "features of one token.",
-    ),
-    "norm-without-gain": (
-        _with(Norm=type("Norm", (_Norm,), {"forward": _plain_norm})),
-        "The norm does not use its weight and bias: after the division each feature "
-        "is multiplied by one number and another is added.",
-    ),
-    "relu": (_with(Act=nn.ReLU), "The mlp has a ReLU; the task asks for GELU."),
-    "silu": (_with(Act=nn.SiLU), "The mlp has a SiLU; the task asks for GELU."),
-    "gelu-tanh": (
-        _with(Act=partial(nn.GELU, approximate="tanh")),
-        "The GELU is the approximation by tanh; the task asks for nn.GELU() as it is.",
-    ),
-    "no-activation": (
-        _with(Act=nn.Identity),
-        "There is nothing between the two linear layers of the mlp: GELU is missing.",
-    ),
-}
+    if asked == "again":
+        block(x.flip(0), mask.flip(0, 1))
+    if asked == "heads":  # as many as the map that its attention returns has, if any
+        heads = []
+
+        def look(part, given, returned):
+            if isinstance(returned, tuple) and getattr(returned[-1], "ndim", 0) == 4:
+                heads[-1] = float(returned[-1].shape[1])
+
+        for wanted in (H, H + 1):  # two blocks, one with a head more
+            heads.append(float(wanted))
+            block = Block(6 * wanted, wanted)
+            block.attention.register_forward_hook(look)
+            block(x[..., :1].expand(-1, -1, 6 * wanted), mask)
+        return torch.tensor(heads)
+    if asked != "gradients":
+        return block(x, mask)
+    x.requires_grad_()
+    block(x, mask).square().sum().backward()
+    given = [x]
+    for norm in (block.norm1, block.norm2):  # in whatever order they were made
+        given += [
+            y for _, y in sorted(norm.named_parameters(), key=lambda pair: pair[0])
+        ]
+    slopes = [torch.zeros_like(y) if y.grad is None else y.grad for y in given]
+    learned = [y.grad.norm() for y in block.mlp.parameters() if y.grad is not None]
+    slopes += [torch.tensor([len(learned), *learned]).sort().values]
+    return torch.cat([y.flatten() for y in slopes])

@@ -100,8 +100,9 @@ def draw(generator: torch.Generator) -> dict[str, dict]:
 
     def shares(*options: float) -> dict:
         W = sized(5, 7)
-        steps = torch.linspace(0.3, 2.7, W)[torch.randperm(W, generator=generator)]
-        tokens = torch.zeros(4096, 1, dtype=torch.long)
+        orders = torch.stack([torch.randperm(W, generator=generator) for _ in "ab"])
+        steps = torch.linspace(0.3, 2.7, W)[orders] + torch.tensor([[0.0], [3.0]])
+        tokens = torch.arange(2).repeat(4096)[:, None]  # rows of two kinds, in turn
         given = {"tokens": tokens, "new": 1, "context": 4, "options": list(options)}
         return {"kind": "shares", "logits": steps, **given}
 
@@ -114,42 +115,58 @@ def draw(generator: torch.Generator) -> dict[str, dict]:
         "a high temperature": shares(2.5),
         "top-k": shares(1.0, 3),
         "top-k at a temperature": shares(2.0, 2),
+        "two texts": {**shares(), "kind": "twice"},
     }
 
 
 def call(generate, kind, logits, tokens, new, context, options):
-    """Texts of a model that is sure; its modes; or how often each token is drawn."""
+    """Texts of a model that is sure; its modes; or how often each token is drawn.
+
+    Of what is drawn, a row of shares for each of two kinds of prompts; or whether a
+    second text is another one.
+    """
     import torch
 
-    W = len(logits)
+    W = logits.shape[-1]
+
+    class Part(torch.nn.Module):  # the dropout of a model, say
+        def forward(self, x):
+            return x + 3 * self.training
 
     class Model(torch.nn.Module):
         def __init__(self):
             super().__init__()
             self.scale = torch.nn.Parameter(torch.ones(()))
+            self.part = Part()
             self.seen = []
 
         def forward(self, tokens):
-            self.seen.append([self.training, torch.is_grad_enabled()])
-            if kind == "shares":
-                return self.scale * logits.expand(*tokens.shape, W)
+            self.seen.append([self.part.training, torch.is_grad_enabled()])
+            if kind in ("shares", "twice"):
+                return self.scale * logits[tokens % 2]
             places = torch.arange(1, tokens.shape[1] + 1)
-            read = (tokens * places + places).cumsum(1) + 3 * self.training
+            read = self.part((tokens * places + places).cumsum(1))
             return self.scale * 200.0 * torch.nn.functional.one_hot(read % W, W)
 
     model = Model()
     names = dict(zip(("temperature", "top_k"), options))
+    if kind == "twice":
+        one, other = (generate(model, tokens, new, context) for _ in "ab")
+        return torch.tensor([float(not torch.equal(one, other))])
     if kind != "modes":
         out = generate(model, tokens, new, context, **names)
         if kind == "sure":
             return out.double()
-        return out[:, -1].bincount(minlength=W).double() / len(tokens)
+        kinds = [out[n::2, -1].bincount(minlength=W) for n in range(2)]
+        return torch.stack(kinds).double() / (len(tokens) // 2)
     found = []
     for training in (True, False):
         model.train(training)
-        out = generate(model, tokens, new, context)
+        with torch.enable_grad():  # and what was before comes back afterwards
+            out = generate(model, tokens, new, context)
+            found.append(torch.is_grad_enabled())
         during = [sum(x) / len(model.seen) for x in zip(*model.seen)]
-        found += [*during, out.requires_grad, model.training]
+        found += [*during, out.requires_grad, model.training, model.part.training]
         model.seen.clear()
     return torch.tensor([float(x) for x in found])
 

@@ -32,13 +32,15 @@ def _gathered(of: Tensor, targets: Tensor, padding: int | None) -> Tensor:
 
 
 def draw(generator: torch.Generator) -> dict[str, dict]:
-    """Cases: no padding, some, left out; large logits; one row; a gradient."""
+    """Cases: no padding, some, left out; large logits; one row, long; a gradient."""
 
     def sized(low: int, high: int) -> int:
         return int(torch.randint(low, high, (), generator=generator))
 
-    def case(B: int, scale: float = 2.0, padding: int = -1, **more: object) -> dict:
-        T, W = sized(5, 9), sized(11, 17)
+    def case(
+        B: int, scale: float = 2.0, padding: int = -1, far: bool = False, **more: object
+    ) -> dict:
+        T, W = (sized(66, 81), sized(257, 300)) if far else (sized(5, 9), sized(11, 17))
         logits = scale * torch.randn(B, T, W, generator=generator)
         tokens = torch.randint(1, W, (B, T + 1), generator=generator)
         if padding < 0:
@@ -47,6 +49,7 @@ def draw(generator: torch.Generator) -> dict[str, dict]:
         else:
             for b in range(B):  # one row ends sooner than the next
                 tokens[b, 2 + b % 3 :] = padding
+            tokens[2, :4:2] = padding  # and it may stand anywhere
         rest = {"gradient": False, "told": True} | more
         return {"logits": logits, "tokens": tokens, "padding": padding, **rest}
 
@@ -56,6 +59,7 @@ def draw(generator: torch.Generator) -> dict[str, dict]:
         "padding left out": case(4, padding=0, told=False),
         "large logits": case(2, scale=300.0),
         "one sequence": case(1),
+        "a long text of many words": case(1, far=True),
         "its gradient": case(3, padding=sized(3, 9), gradient=True),
     }
 

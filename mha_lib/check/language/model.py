@@ -69,28 +69,35 @@ class LanguageModel(nn.Module):
 
 
 def draw(generator: torch.Generator) -> dict[str, dict]:
-    """Cases: a part of the context, all of it, one token."""
+    """Cases: a part of the context, all of it, one token; gradients; its own blocks."""
 
-    def case(part: float) -> dict:
+    def case(part: float, asked: str = "", far: int = 0) -> dict:
         B, H, D, L = (torch.randint(2, 5, (4,), generator=generator)).tolist()
         more = torch.randint(0, 4, (3,), generator=generator).tolist()
-        W, context, E = 23 + more[0], 13 + more[1], H * (D + 2)
+        W, context, E = 23 + 4 * far + more[0], 13 + far + more[1], H * (D + 2)
         T = max(1, int(part * context))
         tokens = torch.randint(W, (B, T), generator=generator)
         seed = int(torch.randint(1 << 30, (), generator=generator))
         sizes = [W, context, E, H, L]
-        return {"tokens": tokens, "sizes": sizes, "seed": seed}
+        return {"tokens": tokens, "sizes": sizes, "seed": seed, "asked": asked}
 
     return {
         "a short text": case(0.6),
         "as long as the context": case(1),
         "one token": case(0),
         "other sizes": case(0.7),
+        "a long context": case(1, far=60),
+        "its gradients": case(0.6, "gradients"),
+        "its blocks and heads": case(0.6, "blocks"),
     }
 
 
-def call(LanguageModel, tokens, sizes, seed):
-    """Numbers of ours in its parts, blocks of ours in place of its blocks."""
+def call(LanguageModel, tokens, sizes, seed, asked):
+    """Numbers of ours in its parts, blocks of ours in place of its blocks.
+
+    Beside the logits, ``asked`` are the gradients of both tables, or how many blocks
+    it made and how many heads those have.
+    """
     import zlib
 
     import torch
@@ -105,6 +112,22 @@ def call(LanguageModel, tokens, sizes, seed):
             mixed = (seen @ torch.tanh(self.scale * x)).reshape(x.shape)
             return x + 0.3 * mixed + 0.2 * torch.sin(mixed)
 
+    if asked == "blocks":  # the heads are seen where its attention returns a map
+        found, (W, context, _, H, L) = [], sizes
+
+        def look(part, given, returned):
+            if isinstance(returned, tuple) and getattr(returned[-1], "ndim", 0) == 4:
+                heads.add(float(returned[-1].shape[1]))
+
+        for more in range(2):  # two models, one with a head and a block more
+            heads = {float(H + more)}
+            model = LanguageModel(W, context, 6 * (H + more), H + more, L + more)
+            for part in model.blocks.modules():
+                part.register_forward_hook(look)
+            model.eval()(tokens)
+            made = {id(next(block.parameters(), block)) for block in model.blocks}
+            found += [len(made), len(model.blocks), sum(heads)]
+        return torch.tensor(found)
     model = LanguageModel(*sizes)
     ours = (Ours(0.5 + 0.4 * n) for n, _ in enumerate(model.blocks))
     model.blocks = torch.nn.ModuleList(ours)
@@ -116,7 +139,13 @@ def call(LanguageModel, tokens, sizes, seed):
         generator.manual_seed(zlib.crc32(f"{seed} {first} {kind}".encode()))
         drawn = torch.randn(numbers.shape, generator=generator)
         numbers.data.copy_(drawn + (first == "norm") * (kind == "weight"))
-    return model.eval()(tokens)
+    logits = model.eval()(tokens)
+    if asked != "gradients":
+        return logits
+    logits.square().sum().backward()
+    tables = [x for name, x in sorted(named) if name.startswith(("word", "place"))]
+    slopes = [torch.zeros_like(x) if x.grad is None else x.grad for x in tables]
+    return torch.cat([x.flatten() for x in slopes])
 
 
 # --- wrong ----------------------------------------------------------------------------

@@ -6,12 +6,13 @@ from math import isqrt
 import torch
 from torch import Tensor
 
-__all__ = ["LONG", "MANY", "Draw", "Probe", "probe"]
+__all__ = ["ENDLESS", "LONG", "MANY", "Draw", "Probe", "probe"]
 
 Probe = dict
 EVEN, ODD = (2, 4), (3, 5)  # heads, taken in turn
 SIZES = {"B": range(2, 5), "T": range(3, 9), "S": range(3, 9), "D": range(3, 8)}
 MANY, LONG = range(5, 10), range(65, 81)
+ENDLESS = range(1025, 1041)  # longer than the tables that people make once
 
 
 class Draw:
@@ -47,7 +48,8 @@ class Draw:
         """B, T, S, H, D, E: all differ but where two are to be equal.
 
         Args:
-            equal: pairs of letters that agree: "TS", "TH", "BH", "BS" or "BT".
+            equal: pairs of letters that agree: "TS", "SD", "TH", "TD", "BH", "BS"
+                or "BT".
             given: a size, or a range from which to take it. H and D of a layer that
                 exists already stay as they are.
         """
@@ -64,7 +66,7 @@ class Draw:
                 sizes[letter] = self.pick(ranges[letter], taken)
             if {"H", "D"} <= sizes.keys():
                 sizes.setdefault("E", sizes["H"] * sizes["D"])
-        for letter in [x for x in "TB" if x in copies]:
+        for letter in [x for x in "STB" if x in copies]:
             sizes[letter] = sizes[copies[letter]]
         return {letter: sizes[letter] for letter in "BTSHDE"}
 
@@ -126,13 +128,15 @@ class Draw:
         found = {"causal": causal, "holes": holes}
         if S > 1:
             for row in holes:  # each sequence hides something
-                row[self.pick(range(T)), self.pick(range(1, S))] = False
+                row[self.pick(range(min(1, T - 1), T)), self.pick(range(1, S))] = False
             padding, left = self.real(B, S), self.real(B, S, left=True)
             found["padding"] = padding[:, None].expand(B, T, S)
             found["left padding"] = left[:, None].expand(B, T, S)
             found["empty"] = causal & found["padding"]
             for b in (0, -1):  # one query of two sequences sees nothing
                 found["empty"][b, self.pick(range(T))] = False
+        if B == 1 and T > 1:  # the first query, or in a long text the last, sees all
+            holes[0, -1 if T in LONG else 0] = True
         holes[..., 0] = True
         return found
 

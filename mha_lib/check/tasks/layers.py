@@ -12,20 +12,23 @@ __all__ = ["attention", "mha", "split_concat"]
 FEW = {"H": range(2, 4), "D": range(3, 6), "T": range(3, 7)}  # for the first look
 MANY_WIDE = {"B": MANY, "D": range(9, 13)}
 ONE_LONG = {"B": 1, "H": range(2, 4), "T": LONG, "S": LONG}  # few, for who uses loops
+FAR = range(257, 300)  # of one axis, where the other one is short
+MANY_KEYS = {"B": 1, "H": range(2, 4), "T": range(2, 7), "S": FAR}
 
 MAP = range(9, 14)  # features that can hold two maps of four keys, side by side
 
 
 def _ordinary(one: Callable[..., Probe], draw: Draw) -> list[Probe]:
     """What `attention` and a layer begin with: `one` makes a probe."""
+    alike = ("TS", "SD") if draw.own.get("D", 2) > 1 else ("TS",)
     return [
         one("plain", sizes=draw.sizes(**FEW), repeat=True),
         one("square", sizes=draw.sizes("TS")),
         one("T = H", sizes=draw.sizes("TH")),
         one("holes", "holes", repeat=True),
         one("causal", "causal", draw.sizes("TS")),
-        one("padding", "padding"),
-        one("left padding", "left padding", draw.sizes("TS")),
+        one("padding", "padding", draw.sizes(B=MANY)),
+        one("left padding", "left padding", draw.sizes(*alike)),
         one("B = H", "holes", draw.sizes("BH", "TS")),
         one("one query", "holes", draw.sizes(T=1)),
         one("one key", sizes=draw.sizes(S=1)),
@@ -83,6 +86,7 @@ def attention(draw: Draw) -> list[Probe]:
         *_cast(one),
         low(),
         one("many sequences", sizes=draw.sizes(**MANY_WIDE, T=range(17, 25))),
+        one("many keys", sizes=draw.sizes(**MANY_KEYS)),
         one("long", "holes", draw.sizes(**ONE_LONG)),
     ]
 
@@ -152,6 +156,7 @@ def mha(draw: Draw, sequence_first: bool = False) -> list[Probe]:
     probes += [
         low(),
         one("many sequences", sizes=draw.sizes("TS", **MANY_WIDE, S=range(17, 25))),
+        one("many keys", sizes=draw.sizes(**MANY_KEYS)),
         one("long", "holes", draw.sizes(**ONE_LONG)),
     ]
     if sequence_first:
@@ -188,7 +193,7 @@ def split_concat(draw: Draw) -> list[Probe]:
         one("T = H", sizes=draw.sizes("TH")),
         one("causal", True, sizes=draw.sizes("TS")),
         one("causal, T ≠ S", True),
-        one("padding", padding=RIGHT),
+        one("padding", padding=RIGHT, sizes=draw.sizes(B=MANY)),
         one("B = H", True, RIGHT, draw.sizes("BH", "TS")),
         one("empty row", True, RIGHT, empty=True),
         one("one query", sizes=draw.sizes(T=1)),
@@ -206,6 +211,7 @@ def split_concat(draw: Draw) -> list[Probe]:
     return [
         *probes,
         one("many sequences", sizes=draw.sizes("TS", **MANY_WIDE, S=range(17, 25))),
+        one("many keys", sizes=draw.sizes(**MANY_KEYS)),
         one("long", True, RIGHT, draw.sizes(**ONE_LONG)),
     ]
 

@@ -1,6 +1,6 @@
 """The probes of the parts: heads cut and merged, masks made and joined."""
 
-from mha_lib.check.tasks.draw import LONG, MANY, Draw, Probe, probe
+from mha_lib.check.tasks.draw import ENDLESS, LONG, MANY, Draw, Probe, probe
 
 __all__ = ["causal_mask", "combine_masks", "heads", "padding_mask"]
 
@@ -15,11 +15,14 @@ def heads(draw: Draw, merge: bool) -> list[Probe]:
         inputs = {"x": draw.normal(B, T, E), "num_heads": H}
         return probe(name, sizes, inputs, **options)
 
+    plain = draw.sizes()
+    turned = {"H": plain["D"], "D": plain["H"]}  # the same E, cut otherwise
     return [
-        one("plain", draw.sizes(), repeat=True),
-        one("again", draw.sizes()),
+        one("plain", plain, repeat=True),
+        one("again", draw.sizes(**turned)),
         one("B = H", draw.sizes("BH")),
         one("T = H", draw.sizes("TH")),
+        one("T = D", draw.sizes("TD")),
         one("one head", draw.sizes(H=1)),
         one("one token", draw.sizes(T=1)),
         one("one sequence", draw.sizes(B=1)),
@@ -49,6 +52,8 @@ def causal_mask(draw: Draw) -> list[Probe]:
         one("one key", draw.sizes(S=1)),
         one("long", ordered("T", T=LONG, S=LONG)),
         one("long, T > S", ordered("S", T=LONG, S=LONG)),
+        one("endless", ordered("T", T=LONG, S=ENDLESS)),
+        one("endless, T > S", ordered("S", T=ENDLESS, S=range(17, 25))),
     ]
 
 
@@ -59,6 +64,8 @@ def padding_mask(draw: Draw) -> list[Probe]:
         lengths = draw.lengths(sizes["B"], sizes["S"], **given)
         if name == "empty":
             lengths[draw.pick(range(sizes["B"] - 1))] = 0
+        if name == "long":
+            lengths[0] = sizes["S"] - 1  # more than a byte holds
         return probe(name, sizes, {"lengths": lengths, "S": sizes["S"]})
 
     return [
@@ -69,7 +76,7 @@ def padding_mask(draw: Draw) -> list[Probe]:
         one("one sequence", draw.sizes(B=1)),
         one("one key", draw.sizes(S=1), least=0),
         one("many sequences", draw.sizes(B=MANY), full=draw.pick((0, -1))),
-        one("long", draw.sizes(S=LONG), full=None),
+        one("long", draw.sizes(S=ENDLESS), full=None),
     ]
 
 

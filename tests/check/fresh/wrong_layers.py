@@ -113,7 +113,7 @@ class ScalesBoth(Plain):
         return torch.einsum("bhid,bhjd->bhij", q, k) * scale
 
 
-@wrong("mha", says="= 2D, where √D")
+@wrong("mha", says="(here 2D")
 class RootByPrecedence(Plain):
     """d ** 1 / 2 is d / 2: what is divided by it is half of what it has to be."""
 
