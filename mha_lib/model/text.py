@@ -24,6 +24,7 @@ UNKNOWN = "\N{REPLACEMENT CHARACTER}"
 """Token 0 of every tokenizer: what a character becomes that it has never seen."""
 
 SHORTEST = 1000  # characters
+STEPS_APART = 1_000_003  # of two seeds: no run is so long that it meets the next one's
 # A word with the blank before it, digits, signs, blanks; as GPT-2 does, so that the
 # last blank of an indentation goes to the word. JavaScript reads it the same way.
 PIECES = r" ?[A-Za-z]+| ?[0-9]+| ?[^A-Za-z0-9\s]+|\s+(?!\S)|\s+"
@@ -104,6 +105,9 @@ def windows(
         >>> batch_at = windows(torch.arange(100), batch=2, context=3)
         >>> batch_at(0).shape, bool((batch_at(7) == batch_at(7)).all())
         (torch.Size([2, 4]), True)
+        >>> other = windows(torch.arange(100), batch=2, context=3, seed=1)
+        >>> bool((other(7) == batch_at(7)).all())
+        False
     """
     last = len(tokens) - context
     if last < 1:
@@ -112,9 +116,11 @@ def windows(
             f"context; got {len(tokens)}"
         )
     steps = torch.arange(context + 1)
+    first = seed * STEPS_APART
 
     def batch_at(step: int) -> Tensor:
-        generator = torch.Generator().manual_seed((seed << 32) + step)
+        # torch's generator reads 32 bits of its seed, the lowest.
+        generator = torch.Generator().manual_seed((first + step) % 2**32)
         starts = torch.randint(last, (batch, 1), generator=generator)
         return tokens[(starts + steps).to(tokens.device)]
 

@@ -129,6 +129,19 @@ def test_every_style_trains_alike():
     assert losses["fused"][-1] < losses["fused"][0] - 0.1
 
 
+def test_places_depend_on_seed_and_step():
+    tokens = torch.arange(10**6)
+    seeds = (0, 1, 2, 1 << 31)
+    drawn = {
+        tuple(windows(tokens, 3, 5, seed)(step)[:, 0].tolist())
+        for seed in seeds
+        for step in range(50)
+    }
+    assert len(drawn) == len(seeds) * 50
+    again = windows(tokens, 3, 5, seed=2)(7)
+    assert torch.equal(again, windows(tokens, 3, 5, seed=2)(7))
+
+
 def test_a_model_is_soon_better_than_pairs_of_characters(tmp_path):
     plan = Plan(300, batch=16, peak=1e-2, warm_up=20)
     made = run(tmp_path / "run", replace(SETTINGS, sizes=SIZES, plan=plan, every=300))
