@@ -5,6 +5,7 @@ wanted (its arguments, folder and environment), and answers with a line: the num
 the new process. It ends when its input does, and its kernels with it.
 """
 
+import contextlib
 import json
 import os
 import signal
@@ -39,10 +40,17 @@ def become_kernel(arguments: list[str], cwd: str, env: dict[str, str]) -> None:
     launch_new_instance([*arguments, f"--IPKernelApp.parent_handle={parent}"])
 
 
+def bury(*_: object) -> None:
+    """Wait for those that have ended: their processor time is then counted as ours."""
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
 def main() -> None:
     del sys.path[0]  # the folder of this file: a page must not find our tools there
     warm_up()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody has to wait for the ended
+    signal.signal(signal.SIGCHLD, bury)
     for line in sys.stdin:
         if not (child := os.fork()):
             become_kernel(**json.loads(line))
