@@ -2,7 +2,8 @@
 
 Of 85 wrong ones (`asks_the_shapes` came later) 19 were called right when they were
 first tried, 13 of them parts of a language model. Of 35 right ones one was refused, as
-the task did not say how wide an mlp is; and one that loses its digits was given a reason that need not be true.
+the task did not say how wide an mlp is; and one that loses its digits was given a
+reason that need not be true.
 """
 
 import math
