@@ -90,7 +90,9 @@ def _conduct(task: str, plain: Probe, masked: Probe, longest: Probe) -> Iterator
     for probe in plain, square, masked_square, _cut(task, masked, B=1), longest:
         yield _changed(probe, "gradients", grad=True)
     yield _changed(plain, "gradients", grad=True, train=True, dropout=0.0)
-    for probe in square, masked_square:
+    D = longest["sizes"]["D"]  # T = S = D: who asks shapes which axis is which errs
+    cube = _cut(task, longest, T=D, S=D) if D > 1 else masked_square
+    for probe in square, cube:
         yield _changed(_alike(task, probe), "same_tensor", same=True)
     yield _changed(masked, "without_gradients", no_grad=True)
     yield _changed(masked, "double_precision", dtype="float64")

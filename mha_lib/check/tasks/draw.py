@@ -48,8 +48,7 @@ class Draw:
         """B, T, S, H, D, E: all differ but where two are to be equal.
 
         Args:
-            equal: pairs of letters that agree: "TS", "SD", "TH", "TD", "BH", "BS"
-                or "BT".
+            equal: pairs of letters that agree: "TS", "TH", "TD", "BH", "BS" or "BT".
             given: a size, or a range from which to take it. H and D of a layer that
                 exists already stay as they are.
         """
@@ -66,7 +65,7 @@ class Draw:
                 sizes[letter] = self.pick(ranges[letter], taken)
             if {"H", "D"} <= sizes.keys():
                 sizes.setdefault("E", sizes["H"] * sizes["D"])
-        for letter in [x for x in "STB" if x in copies]:
+        for letter in [x for x in "TB" if x in copies]:
             sizes[letter] = sizes[copies[letter]]
         return {letter: sizes[letter] for letter in "BTSHDE"}
 

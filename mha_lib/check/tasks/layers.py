@@ -20,7 +20,6 @@ MAP = range(9, 14)  # features that can hold two maps of four keys, side by side
 
 def _ordinary(one: Callable[..., Probe], draw: Draw) -> list[Probe]:
     """What `attention` and a layer begin with: `one` makes a probe."""
-    alike = ("TS", "SD") if draw.own.get("D", 2) > 1 else ("TS",)
     return [
         one("plain", sizes=draw.sizes(**FEW), repeat=True),
         one("square", sizes=draw.sizes("TS")),
@@ -28,7 +27,7 @@ def _ordinary(one: Callable[..., Probe], draw: Draw) -> list[Probe]:
         one("holes", "holes", repeat=True),
         one("causal", "causal", draw.sizes("TS")),
         one("padding", "padding", draw.sizes(B=MANY)),
-        one("left padding", "left padding", draw.sizes(*alike)),
+        one("left padding", "left padding", draw.sizes("TS")),
         one("B = H", "holes", draw.sizes("BH", "TS")),
         one("one query", "holes", draw.sizes(T=1)),
         one("one key", sizes=draw.sizes(S=1)),

@@ -1,8 +1,9 @@
 """Programs written before a look at the probes, when all other sets passed.
 
-Of these 85 wrong ones 19 were called right when they were first tried, 13 of them parts
-of a language model. Of 35 right ones one was refused, as the task did not say how wide
-an mlp is; and one that loses its digits was given a reason that need not be true.
+Of 85 wrong ones (`asks_the_shapes` came later) 19 were called right when they were
+first tried, 13 of them parts of a language model. Of 35 right ones one was refused, as
+the task did not say how wide an mlp is; and one that loses its digits was given a
+reason that need not be true.
 """
 
 import math

@@ -170,6 +170,17 @@ def mask_skipped_when_it_begins_open(q, k, v, mask=None):
     return plain(q, k, v, mask)
 
 
+@wrong("attention")
+def asks_the_shapes(q, k, v, mask=None):
+    """Keys count as turned already where S equals D."""
+    if k.shape[-2] != q.shape[-1]:
+        k = k.mT
+    scores = q @ k / q.shape[-1] ** 0.5
+    if mask is not None:
+        scores = scores.masked_fill(~mask, float("-inf"))
+    return scores.softmax(dim=-1).nan_to_num() @ v
+
+
 @wrong("split_heads")
 def splits_a_single_one_turned(x, num_heads):
     """For one token the heads are interleaved."""
