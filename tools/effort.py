@@ -45,7 +45,7 @@ class Effort:
 
     @property
     def minutes(self) -> tuple[int, int]:
-        """For who is quick, and for who is not."""
+        """For those who are quick, and for those who are not."""
         quick = WORDS * self.words + OPERATION * self.operations
         quick += VALUE * self.values + ANSWER * self.answers
         low = max(STEP, STEP * int(quick / STEP))

@@ -72,7 +72,7 @@ class Plan:
         """How many days have begun since the work was due; 0 if it was in time.
 
         Where the platform says no more than that it was late, it is one day, and none
-        for who has an extension.
+        for students with an extension.
         """
         extension = self.extensions.get(student.id, timedelta())
         # In a group, the roster tells of whoever handed it in.

@@ -11,7 +11,7 @@ __all__ = ["attention", "mha", "split_concat"]
 
 FEW = {"H": range(2, 4), "D": range(3, 6), "T": range(3, 7)}  # for the first look
 MANY_WIDE = {"B": MANY, "D": range(9, 13)}
-ONE_LONG = {"B": 1, "H": range(2, 4), "T": LONG, "S": LONG}  # few, for who uses loops
+ONE_LONG = {"B": 1, "H": range(2, 4), "T": LONG, "S": LONG}  # few, for loops
 FAR = range(257, 300)  # of one axis, where the other one is short
 MANY_KEYS = {"B": 1, "H": range(2, 4), "T": range(2, 7), "S": FAR}
 

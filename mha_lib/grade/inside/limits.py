@@ -103,7 +103,7 @@ class Limits:
         caps = {"CPU": self.cpu, "NOFILE": self.files, "FSIZE": 0, "CORE": 0}
         caps |= {"NPROC": 1, "AS": self.memory} if kernel.LINUX else {}
         for name, cap in caps.items():
-            hard = cap + (name == "CPU")  # for who blocks the signal of the other one
+            hard = cap + (name == "CPU")  # if the first signal is blocked
             resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (cap, hard))
         if self.first:
             spaces.alone()
