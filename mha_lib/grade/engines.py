@@ -36,9 +36,10 @@ def dask(function: Callable, items: Iterable, workers: int, address: str) -> Ite
     except ImportError:
         raise ValueError("many machines need Dask: pip install distributed") from None
     where = {"address": address}
-    if not address:  # one thread each, as each has a warm process; and no web page
+    # One thread each, as each has a warm process; a port that nobody else has.
+    if not address:
         where = {"n_workers": workers, "threads_per_worker": 1}
-        where |= {"processes": True, "dashboard_address": None}
+        where |= {"processes": True, "dashboard_address": "127.0.0.1:0"}
     with Client(**where) as client, client.get_executor(pure=False) as executor:
         threads = sum(client.ncores().values())
         yield from ahead(executor, function, items, max(threads, 1))

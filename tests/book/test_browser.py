@@ -125,10 +125,9 @@ HEIGHTS = """() => [...document.querySelectorAll('[data-live] .mha')]
 TALLER = ("Versions side by side",)  # two programs and all their numbers
 
 
+@pytest.mark.parametrize("reader", [*filter(widgets_of, book.pages())], indirect=True)
 @pytest.mark.parametrize(("screen", "most"), [(DESK, 600), (NARROW, 900)], ids=str)
 def test_each_widget_fits_one_screen(reader, screen, most):
-    if not reader.widgets:
-        pytest.skip("a page without widgets")
     switch(reader.page, "light", screen)
     reader.page.wait_for_function("document.documentElement.dataset.widgets")
     found = reader.page.evaluate(HEIGHTS)

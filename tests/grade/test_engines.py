@@ -91,7 +91,11 @@ def test_a_machine_that_dies_while_it_grades_costs_nobody_a_mark(tmp_path, monke
 def test_a_scheduler_that_runs_already_is_used(folder):
     from distributed import LocalCluster
 
-    alone = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": None}
+    alone = {
+        "n_workers": 1,
+        "threads_per_worker": 1,
+        "dashboard_address": "127.0.0.1:0",
+    }
     with LocalCluster(**alone) as cluster:
         new_run(folder, engine="dask", address=cluster.scheduler_address)()
     marks = table(folder.parent / "out" / "grades.csv")
