@@ -43,7 +43,7 @@ WANTED = {  # what is typed, and the first place that the results lead to
     "notation": "notation",
     "labml": "deeper/06_labml_line_by_line",
     # names
-    "FusedMHA": "04_one_matrix_for_qkv#the-layer",
+    "FusedMHA": "04_one_matrix_for_qkv#the-layer-fusedmha",
     "EinsumMHA": "06_einsum_sequence_first#the-layer-step-by-step",
     "masked_softmax": "05_masks#the-function",
     "split_heads": "03_all_heads_at_once#two-steps-view-then-transpose",
