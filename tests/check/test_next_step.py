@@ -68,7 +68,8 @@ def test_scores_are_told_by_what_they_are_divided():
                 s = s.masked_fill(~mask, -torch.inf)
             return s.softmax(-1) @ v
 
-        return repr(check(attention))
+        # Of some sizes D/2 is √D or H as well: then several letters, or none, are said.
+        return "".join(repr(check(attention, seed=seed)) for seed in range(4))
 
     number = r"they are divided by [\d.]+"
     assert re.search(number + r" \(here 2D", divided_by(lambda D: 2 * D))
