@@ -56,7 +56,8 @@ class Diagnosis:
         verdict: right, unmet, named, stacked, ambiguous, unknown, failed or
             unfinished. Right is what all that is judged holds for; unmet, what answers
             right wherever it was called in its own way, and lacks something that the
-            task asks for; unfinished, what still holds `...` or the like.
+            task asks for; unfinished, what still holds `...` or the like, or takes no
+            mask and is right without one.
         mistakes: names in the catalogue; the first is to be mended first.
         candidates: if ambiguous, the sets of names between which nothing decides.
         evidence: what was seen.
@@ -218,7 +219,10 @@ def _judge(
         # Where other numbers are wrong, those of a probe of conduct show nothing.
         shows = sound or fact.code == RAN_WITH or "error" in fact.values
         shows |= fact.code == "no-gradient" and found.verdict != "failed"
-        told = failed_at(fact) in map(failed_at, said) and "error" in fact.values
+        told = "error" in fact.values and failed_at(fact) in (
+            found.error,
+            *map(failed_at, said),
+        )
         if shows and not told and (name in lacks or name in requires):
             said.append(fact)
     found.unmet = said
@@ -322,7 +326,7 @@ def _verdict(found: Diagnosis, seen: Seen, explanations: list, cases: list) -> N
     explanation = explanations[0]
     found.mistakes = [*names(explanation.route), *found.mistakes]
     if not found.mistakes and found.error and explanation.masks:
-        found.verdict = "unknown"
+        found.verdict = UNFINISHED if seen.takes_no_mask else "unknown"
         found.evidence.append(Fact("right-elsewhere"))
         return
     if found.mistakes:

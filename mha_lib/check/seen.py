@@ -5,7 +5,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mha_lib.check.beside import CHOSEN_DROPOUT, MAKES_LAYERS, REMEMBERS, UNFINISHED
+from mha_lib.check.beside import (
+    CHOSEN_DROPOUT,
+    MAKES_LAYERS,
+    NO_MASK,
+    REMEMBERS,
+    UNFINISHED,
+)
 from mha_lib.check.catalogue import MASKS
 from mha_lib.check.reference import Problem, compute, posed
 from mha_lib.check.search import Case
@@ -51,6 +57,7 @@ class Seen:
         self.remembers = any(n.get("code") == REMEMBERS for n in self.notes)
         self.varies = any(o.get("repeat_differs") for o in answered) or self.remembers
         self.makes_layers = any(n.get("code") == MAKES_LAYERS for n in self.notes)
+        self.takes_no_mask = any(o.get("code") == NO_MASK for _, o in compared)
         left = [n["line"] for n in self.notes if n.get("code") == UNFINISHED]
         self.dots = next(iter(left), "")  # where `...` stands
         self.changed = sorted(

@@ -289,7 +289,7 @@ export default widget("Attention explorer", (ui) => {
   );
 }, {
   question: "Where does each word look?",
-  lead: "Press a word: its arcs lead to the words that it looks at, the thicker the more.",
+  lead: "Choose a word: arcs lead to the words that it looks at, thicker for more weight.",
   lesson: ["layer", "head", "query", "key", "view", "log", "pattern"],
 });
 

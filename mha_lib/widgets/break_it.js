@@ -358,7 +358,7 @@ export default widget("Break it", (ui) => {
       numbers(ui, "Every number as a table", content)),
   );
 }, {
-  question: "Six programs, one function. One of these is wrong: find it",
+  question: "One of these six programs is wrong. What gives it away?",
   lead: "No shape is wrong, nothing fails. The first ✗ in a program is where it goes wrong.",
   lesson: ["mistakes", "opened", "step", "b", "h", "row", "column", "three", "patient"],
 });

@@ -72,7 +72,7 @@ export function heatmap(ui, { content, move, pick, rowTitle = "query", columnTit
     if (measured?.rows !== rows || measured.columns !== columns) {
       context.font = `12px ${FONT}`;
       const [tall, wide] = [rows, columns].map((labels) =>
-        Math.max(0, ...labels.map((x) => context.measureText(x).width)));
+        Math.max(0, ...labels.map((x) => context.measureText(x.trim()).width)));
       measured = { rows, columns, tall, wide };
     }
     const left = Math.min(96, Math.ceil(measured.tall) + 24);
@@ -136,7 +136,7 @@ function drawLabels(context, { rows, columns }, layout, colours) {
   for (const [axis, labels] of [rows, columns].entries()) {
     const every = everyOf(layout.cell);
     labels.forEach((label, k) => k % every || atLabel(context, layout, axis, k, (length) =>
-      context.fillText(label, 0, 0, length)));
+      context.fillText(label.trim(), 0, 0, length)));
   }
 }
 
@@ -152,7 +152,7 @@ function lightLabels(context, { rows, columns, cursor, row }, layout, colours) {
       atLabel(context, layout, axis, k, (length, from) =>
         context.clearRect(from, -LABEL / 2, length, LABEL));
     }
-    atLabel(context, layout, axis, lit, (length) => context.fillText(labels[lit], 0, 0, length));
+    atLabel(context, layout, axis, lit, (length) => context.fillText(labels[lit].trim(), 0, 0, length));
   });
 }
 

@@ -138,7 +138,7 @@ def fails(q, k, v, mask=None):
     """Wrong for a reason of its own, beside what is not written."""
     if q.dim() > 9:
         raise NotImplementedError("ten axes")
-    return q @ torch.ones(4000, 1)  # TODO: look at this again
+    return q @ nn.functional.pad(k.mT, (0, 0, 0, 1))  # TODO: look at this again
 
 
 class Passes(Right):
@@ -152,7 +152,7 @@ class Passes(Right):
 def test_finished_code_that_fails_is_not_called_unfinished():
     assert diagnose(finished, "attention").verdict == "right"
     found = diagnose(fails, "attention")
-    assert found.verdict == "failed" and "cannot be multiplied" in found.error
+    assert found.verdict == "failed" and "Expected size" in found.error
     found = diagnose(Passes, "mha")
     assert found.verdict == "failed" and "another kind" in found.error
     found = diagnose(lambda q, k, v, mask=None: None, "attention")
@@ -178,3 +178,63 @@ def test_what_has_no_source_or_lies_about_itself_stops_nothing():
 
 def test_the_verdict_has_a_headline():
     assert UNFINISHED in HEADLINES
+
+
+class WithoutMask(nn.Module):
+    """A layer of chapter 3 as it is before it takes masks."""
+
+    sharper = 1
+
+    def __init__(self, embed_dim, num_heads):
+        super().__init__()
+        self.num_heads = num_heads
+        self.q_proj, self.k_proj, self.v_proj, self.out_proj = (
+            nn.Linear(embed_dim, embed_dim) for _ in range(4)
+        )
+
+    def forward(self, query, key, value):
+        q, k, v = (
+            project(x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+            for project, x in zip(
+                (self.q_proj, self.k_proj, self.v_proj), (query, key, value)
+            )
+        )
+        weights = (self.sharper * q @ k.mT / q.shape[-1] ** 0.5).softmax(-1)
+        return self.out_proj((weights @ v).transpose(1, 2).flatten(2)), weights
+
+
+class WithoutMaskAndWrong(WithoutMask):
+    sharper = 2
+
+
+def attention_without_mask(q, k, v):
+    return (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1) @ v
+
+
+@pytest.mark.parametrize(
+    ("submission", "task", "name"),
+    [
+        (WithoutMask, "mha", "forward"),
+        (attention_without_mask, "attention", "attention_without_mask"),
+    ],
+)
+def test_what_takes_no_mask_is_unfinished_and_told_to_take_one(submission, task, name):
+    headline, what, *rest = repr(check(submission, task)).splitlines()
+    assert headline.endswith("is not finished yet.")
+    assert what.startswith(f"  {name} takes no mask: add mask=None to its arguments")
+    assert rest[-1] == "  Where it answers, it is right."
+    assert not any(words in line for line in rest for words in ("Next:", "TypeError"))
+
+
+def test_what_takes_no_mask_and_is_wrong_without_one_is_told_both():
+    found = diagnose(WithoutMaskAndWrong)
+    assert found.verdict == "unknown" and "add mask=None" in found.error
+    assert "2.000 times" in repr(check(WithoutMaskAndWrong))
+    assert not found.unmet  # the same error, from another probe
+
+
+def test_one_that_takes_whatever_comes_is_not_told_to_take_a_mask():
+    def attention(*inputs, **others):
+        return attention_without_mask(*inputs)
+
+    assert "takes no mask" not in repr(check(attention, "attention"))

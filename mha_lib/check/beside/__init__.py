@@ -38,6 +38,7 @@ from .ways import LAYERS, Way
 from .words import (
     CHOSEN_DROPOUT,
     MAKES_LAYERS,
+    NO_MASK,
     RAN_WITH,
     REMEMBERS,
     REORDERED,
@@ -50,6 +51,7 @@ from .words import (
 __all__ = [
     "LAYERS",
     "MAKES_LAYERS",
+    "NO_MASK",
     "ORDERS",
     "RAN_WITH",
     "REMEMBERS",

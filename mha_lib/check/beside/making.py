@@ -10,7 +10,7 @@ from torch import nn
 
 from .find import OUT_IN, candidates_of, in_words, slot_of
 from .ways import LAYERS, NAMES
-from .words import SQUARE_MASK, Advice, failure, located
+from .words import NO_MASK, SQUARE_MASK, Advice, failure, located
 
 HEAD_COUNT = (
     r"((num(ber)?|nb?|count)_?(of_?)?)?(att(entio)?n_?)?heads?(_?(num|count))?|h"
@@ -224,6 +224,7 @@ def bound(f: Callable, task: str, extra: tuple, target: Callable | None = None):
     free = [x for x in own if x not in (*masks, *flags)]
     places = (whole and _told(free, wanted)) or dict(zip(wanted, free))
     masks = masks or [x for x in free if x not in places.values()]
+    closed = whole and len(own) == len(wanted) and _takes_no_more(f)
     single = task == "causal_mask" and len(own) == 1
 
     def call(inputs: dict) -> object:
@@ -242,6 +243,8 @@ def bound(f: Callable, task: str, extra: tuple, target: Callable | None = None):
             if key in inputs and (key == "mask" or inputs[key] or found):
                 if found:
                     named[found[0]] = inputs[key]
+                elif key == "mask" and closed:
+                    raise Advice(NO_MASK, name=_name(f))
                 else:
                     more.append(inputs[key])
         arguments = []
@@ -281,6 +284,11 @@ def _named(f: Callable) -> dict[str, object]:
 
 
 _NAMED: dict[tuple, dict[str, object]] = {}
+
+
+def _takes_no_more(f: Callable) -> bool:
+    """Whether its arguments have a name, each of them."""
+    return len(_named(f)) == len(_parameters(f))
 
 
 def _told(names: list[str], wanted: tuple[str, ...]) -> dict[str, str] | None:

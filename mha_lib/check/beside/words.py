@@ -17,7 +17,8 @@ MAKES_LAYERS = "makes-layers"  # and of another: each call makes layers anew
 REORDERED = "reordered"  # and of one that names its arguments in another order
 CHOSEN_DROPOUT = "chosen-dropout"  # of one that has a dropout by choice, if any
 SQUARE_MASK = "square-mask"  # and of an error
-UNFINISHED = "unfinished"  # and of another, and of a note
+NO_MASK = "no-mask"  # and of another
+UNFINISHED = "unfinished"  # and of a third, and of a note
 
 ADVICE = {  # what to do, by the code of the error
     "unknown-heads": "the number of heads must be known; your module shows {found} in "
@@ -41,6 +42,8 @@ ADVICE = {  # what to do, by the code of the error
     "check again",
     "not-callable": "a function, a class or a module is required; got {got}",
     SQUARE_MASK: "causal_mask must take T and S; this one takes T alone",
+    NO_MASK: "{name} takes no mask: add mask=None to its arguments and, where a mask "
+    "is given, hide the scores of the keys for which it is False",
     "nothing-returned": "a torch.Tensor must be returned; got None; is a `return` "
     "missing?",
     "no-tensor": "a torch.Tensor must be returned; got {got}",
