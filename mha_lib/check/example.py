@@ -238,6 +238,6 @@ def _divisor(number: float, sizes: dict[str, int]) -> str:
         for letter in ("D", "E", "H", "T", "S")
         for root, power in (("", 1.0), ("√", 0.5))
         for times, over, factor in (("", "", 1.0), ("2", "", 2.0), ("", "/2", 0.5))
-        if abs(factor * sizes[letter] ** power / number - 1) < 1e-2
+        if abs(factor * sizes[letter] ** power / number - 1) < 2e-3
     ]
     return " = ".join(found) if len(found) < 3 else ""
