@@ -79,7 +79,9 @@ def test_a_kernel_ends_with_the_process_it_was_forked_from(tmp_path):
         manager = forks.manager()
         asyncio.run(manager.start_kernel(cwd=str(tmp_path)))
         forks.server.kill()
-        manager.provisioner.process.wait(timeout=300)  # or it raises
+        kernel = manager.provisioner.process
+        kernel.wait(timeout=300)  # not for a time: until it has ended
+        assert not kernel.is_running()
         manager.context.destroy()
 
 
