@@ -6,7 +6,7 @@ from functools import wraps
 import pytest
 import torch
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Keyboard, Locator, Mouse, Page
+from playwright.sync_api import Keyboard, Locator, Mouse, Page, Touchscreen
 
 from mha_lib import BatchedMHA
 from mha_lib.widgets import (
@@ -27,10 +27,11 @@ from tools.browser import Visit
 WITHOUT_BROWSER = "WIDGETS_WITHOUT_BROWSER"  # set: only what tests Python
 
 ACTS = {  # what a reader or a script does; a widget answers in the frame after it
-    Locator: "check click dispatch_event evaluate fill focus hover press "
-    "select_option set_checked tap uncheck",
+    Locator: "blur check clear click dispatch_event evaluate fill focus hover press "
+    "scroll_into_view_if_needed select_option set_checked tap uncheck",
     Keyboard: "press type",
     Mouse: "click down move up wheel",
+    Touchscreen: "tap",
     Page: "add_style_tag emulate_media evaluate set_viewport_size",
 }
 READER = {  # who opens a page, if a test says nothing else
