@@ -1,4 +1,4 @@
-"""What holds for every test: the two workers share the cores, one thread each.
+"""What holds for every test: the workers share the cores, one thread each.
 
 With torch's default of one thread a core they fight, and small tensors gain nothing.
 """
@@ -12,3 +12,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported; kerne
 # After that: a module collected before the package would hide the function of its name
 # (mha_lib.attention, mha_lib.convert) in everything that follows.
 import mha_lib  # noqa: E402, F401
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are cores: they wait a third of their time, for a browser."""
+    return (os.cpu_count() or 1) + 1

@@ -125,7 +125,7 @@ HEIGHTS = """() => [...document.querySelectorAll('[data-live] .mha')]
 TALLER = ("Versions side by side",)  # two programs and all their numbers
 
 
-@pytest.mark.parametrize("reader", [*filter(widgets_of, book.pages())], indirect=True)
+@sample([*filter(widgets_of, book.pages())], "reader", indirect=True)
 @pytest.mark.parametrize(("screen", "most"), [(DESK, 600), (NARROW, 900)], ids=str)
 def test_each_widget_fits_one_screen(reader, screen, most):
     switch(reader.page, "light", screen)
