@@ -5,6 +5,8 @@ With torch's default of one thread a core they fight, and small tensors gain not
 
 import os
 
+import pytest
+
 collect_ignore_glob = ["book/assignments/student/*"]  # blanks fail, as they should
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported; kernels too
@@ -14,6 +16,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported; kerne
 import mha_lib  # noqa: E402, F401
 
 
+@pytest.hookimpl(optionalhook=True)  # somebody may run without xdist
 def pytest_xdist_auto_num_workers() -> int:
     """One more than there are cores: they wait a third of their time, for a browser."""
     return (os.cpu_count() or 1) + 1
