@@ -36,7 +36,7 @@ def roots():
 
 @pytest.fixture(scope="module")
 def opened(chromium, roots):
-    """Open a page for the length of a `with`, with fonts and typeset mathematics."""
+    """Open a page for the length of a `with`, with its fonts."""
 
     @contextmanager
     def open_page(
@@ -53,7 +53,6 @@ def opened(chromium, roots):
         )
         try:
             visit.page.set_default_timeout(PATIENCE)
-            visit.page.evaluate("() => window.MathJax?.startup?.promise")
             visit.page.evaluate("() => document.fonts.ready")
             yield visit
         finally:
