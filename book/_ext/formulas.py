@@ -40,8 +40,14 @@ globalThis.MathJax = {
     startup: {typeset: false},
 };
 (0, eval)(PARTS.startup);
-const draw = (tex, display) => MathJax.startup.adaptor.outerHTML(
-    MathJax.tex2chtml(tex, {display}));
+const draw = (tex, display) => {
+    try {
+        return MathJax.startup.adaptor.outerHTML(
+            MathJax.tex2chtml(tex, {display}));
+    } catch (error) {
+        throw new Error(error.message);
+    }
+};
 const styles = () => MathJax.startup.adaptor.textContent(
     MathJax.chtmlStylesheet());
 """
@@ -94,7 +100,7 @@ def visit_math(writer, node: nodes.math | nodes.math_block) -> None:
     try:
         drawn = draw(tex, block)
     except JSEvalException as error:
-        said = str(error).splitlines()[0]
+        said = str(error).splitlines()[0].rpartition("Error: ")[2]
         log.warning("%s in the formula %s", said, tex, location=node)
         raise nodes.SkipNode from None
     tag = "div" if block else "span"

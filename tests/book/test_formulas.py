@@ -34,11 +34,15 @@ def test_a_formula_is_spoken_by_its_mathml_alone(formulas):
 
 @pytest.mark.parametrize(
     "tex, said",
-    [(r"\sofmax(x)", "Undefined control sequence"), (r"\frac{1}{2", "brace")],
+    [
+        (r"\sofmax(x)", "Undefined control sequence"),
+        (r"\frac{1", "Missing close brace"),
+    ],
 )
 def test_wrong_tex_is_refused(formulas, tex, said):
-    with pytest.raises(formulas.JSEvalException, match=said):
+    with pytest.raises(formulas.JSEvalException) as refused:
         formulas.draw(tex, False)
+    assert said in str(refused.value).splitlines()[0]
 
 
 @pytest.mark.parametrize("page", book.pages())
