@@ -108,7 +108,6 @@ def load(browser: Browser, url: str, throttled: bool) -> dict[str, float]:
         "Network.loadingFinished", lambda x: bytes_of.append(x["encodedDataLength"])
     )
     page.goto(url, wait_until="load")
-    page.evaluate("() => window.MathJax?.startup?.promise")
     page.wait_for_load_state("networkidle")
     if page.locator("script[type*=widget-view]").count():
         page.wait_for_function("window.drawn")

@@ -1,42 +1,12 @@
 """Serve all that a page needs from the book itself, and no more than that."""
 
 import re
-from importlib.metadata import distribution
 from io import BytesIO
 from pathlib import Path
 
 from fontTools import subset
 from PIL import Image
 from sphinx.application import Sphinx
-from sphinx.config import Config
-from sphinx.util.fileutil import copy_asset
-
-# --- mathematics --------------------------------------------------------------
-
-# The parts of MathJax that draw TeX and leave MathML for screen readers. The
-# ready-made bundles bring a menu and a speech engine of twice that size.
-MATHJAX = ("core", "input/tex", "output/chtml", "a11y/assistive-mml")
-LOADED_LATER = ("input/tex/extensions", "output/chtml/fonts")
-
-
-def use_local_mathjax(app: Sphinx, config: Config) -> None:
-    config.mathjax_path = "mathjax/startup.js"
-    config.mathjax3_config = {
-        **(config.mathjax3_config or {}),
-        "loader": {"load": list(MATHJAX)},
-    }
-
-
-def copy_mathjax(target: Path) -> None:
-    package = distribution("sphinx-mathjax-offline")
-    located = package.locate_file("sphinx-mathjax-offline")
-    source = Path(located) / "static" / "mathjax"
-    for name in ("startup", *MATHJAX):
-        file = target / f"{name}.js"
-        copy_asset(str(source / f"{name}.js"), str(file.parent))
-    for folder in LOADED_LATER:
-        copy_asset(str(source / folder), str(target / folder))
-
 
 # --- icons --------------------------------------------------------------------
 
@@ -127,7 +97,6 @@ def finish(app: Sphinx, error: Exception | None) -> None:
     if error or app.builder.format != "html":
         return
     out = Path(app.outdir)
-    copy_mathjax(out / "_static" / "mathjax")
     used: set[str] = set()
     for page in out.rglob("*.html"):
         html = page.read_text(encoding="utf-8")
@@ -150,13 +119,12 @@ def finish(app: Sphinx, error: Exception | None) -> None:
 
 
 def setup(app: Sphinx) -> dict:
-    app.connect("config-inited", use_local_mathjax)
     app.connect(
         "html-page-context", drop_thebe, priority=900
     )  # after they came
     app.connect("build-finished", finish)
     return {
-        "version": "2",
+        "version": "3",
         "parallel_read_safe": True,
         "parallel_write_safe": True,
     }

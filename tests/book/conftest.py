@@ -38,7 +38,7 @@ def roots():
 
 @pytest.fixture(scope="module")
 def opened(chromium, roots):
-    """Open a page for the length of a `with`, with fonts and typeset mathematics.
+    """Open a page for the length of a `with`, with its fonts.
 
     A tab that somebody has done with is used again, with nothing stored in it: a new
     one takes two to three times as long.
@@ -55,7 +55,6 @@ def opened(chromium, roots):
         visit.page.set_viewport_size(viewport)
         visit.page.emulate_media(color_scheme=colours)
         visit.page.goto(f"{root}/{page}.html{query}")
-        visit.page.evaluate("() => window.MathJax?.startup?.promise")
         visit.page.evaluate("() => document.fonts.ready")
         yield visit
         visit.page.evaluate("() => [localStorage, sessionStorage].map(x => x.clear())")

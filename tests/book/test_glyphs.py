@@ -17,7 +17,7 @@ ESCAPE = re.compile(r"\\([0-9a-fA-F]{1,6})\s?|\\(.)")
 RULE = re.compile(r"(?P<selector>[^{}]*)\{(?P<body>[^{}]*)\}")
 DECLARATION = re.compile(r"""([\w-]+)\s*:((?:"[^"]*"|'[^']*'|[^;"'])*)""")
 VARIABLE = re.compile(r"var\(\s*(--[\w-]+)\s*\)")
-SOURCE = re.compile(r"url\(([^)]+)\)")
+SOURCE = re.compile(r"""url\(["']?([^"')]+)""")
 
 
 class Face(NamedTuple):

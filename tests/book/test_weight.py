@@ -1,0 +1,21 @@
+"""What a reader waits for: a chapter with all that its page loads, compressed."""
+
+import pytest
+
+from benchmarks.timers.pages import load, served
+from tools import book
+
+MOST = 500  # kB
+CHAPTERS = [page for page in book.pages() if page.split("/")[1][:2].isdigit()]
+
+
+@pytest.fixture(scope="module")
+def root():
+    with served() as address:
+        yield address
+
+
+@pytest.mark.parametrize("page", CHAPTERS)
+def test_a_chapter_is_light(chromium, root, page):
+    weight = load(chromium, f"{root}/{page}.html", False)["bytes"] / 1000
+    assert 100 < weight < MOST, f"{page}: {weight:.0f} kB"
