@@ -23,11 +23,18 @@ from mha_lib.widgets.base import HERE
 
 WORDS = "the cat chased the dog then slept".split()  # noqa: SIM905
 GENERATOR = torch.Generator().manual_seed(0)
+ORDERS = {  # of chapter 8: both are right
+    "head-major": ["x", "split(D, 2)", "cat(0)"],
+    "batch-major": ["x", "view(B, T, H, D)", "transpose(1, 2)", "reshape(B*H, T, D)"],
+}
 LESSONS = {
     "explorer": lambda: AttentionExplorer(
         torch.randn(2, 7, 7, generator=GENERATOR).softmax(dim=-1), WORDS
     ),
     "layout": lambda: HeadLayout(T=2, embed_dim=6, num_heads=3),
+    "orders": lambda: HeadLayout(
+        2, embed_dim=4, num_heads=2, batch=2, recipes=ORDERS, beside=""
+    ),
     "painter": lambda: MaskPainter(7),
     "einsum": EinsumSteps,
     "scale": lambda: ScaleLab(*torch.randn(2, 16, 256, generator=GENERATOR)),
@@ -135,6 +142,7 @@ def test_a_link_opens_what_was_sent_from_a_file_too(live, name):
 def test_who_edits_can_go_back_one_step(live, name):
     opened = live(LESSONS[name](), folded=False)
     first = state(opened)
+    assert opened.button(EDITED[name]).is_disabled()
     if name == "layout":
         opened.button("append").click()
     else:
@@ -142,6 +150,7 @@ def test_who_edits_can_go_back_one_step(live, name):
     assert state(opened) != first
     opened.button(EDITED[name]).click()
     assert state(opened) == first
+    assert opened.button(EDITED[name]).is_disabled()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
