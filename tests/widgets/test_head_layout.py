@@ -507,7 +507,9 @@ def test_reset_restores_the_lesson_and_clear_empties(live):
 def test_split_offers_cat_alone(live):
     opened = live(HeadLayout(show=CONCAT))
     unfold(opened)
-    opened.button("undo").click()
+    opened.button("clear").click()
+    opened.control("next step").select_option("split")
+    opened.button("append").click()
     offered = opened.control("next step").locator("option").all_inner_texts()
     assert offered == ["cat"]
 
