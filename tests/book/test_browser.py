@@ -134,6 +134,18 @@ def test_each_widget_fits_one_screen(reader, screen, most):
     assert [x for x in found if x[1] > most] == []
 
 
+# The theme shows its button by an inline style, once a page has been scrolled back.
+SHOWN = """x => (x.style.display = "block", getComputedStyle(x).display)"""
+
+
+def test_no_button_floats_over_the_page_on_a_phone(reader):
+    button = reader.page.locator("#pst-back-to-top")
+    for screen, wanted in ((NARROW, "none"), (DESK, "block")):
+        switch(reader.page, "light", screen)
+        assert button.evaluate(SHOWN) == wanted
+    button.evaluate("x => (x.style.display = '')")
+
+
 def test_every_icon_is_there(reader):
     switch(reader.page, "light", DESK)
     assert reader.count('i[class*="fa-"]') > 5
