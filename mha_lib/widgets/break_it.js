@@ -12,6 +12,7 @@ import { STYLES } from "./versions_styles.js";
 const NAMES = Object.keys(STYLES);
 const EQUAL = 1e-9; // far above rounding in float64, far below any mistake
 const SEEN = 0.1; // nats a character: less is not seen in a curve
+const SHOWN = "shown"; // in place of a guess: who gives up
 const LAST = 5; // points of a loss whose mean is its end
 
 const GROUPS = { // of the mistakes, by the step where they are made
@@ -20,19 +21,20 @@ const GROUPS = { // of the mistakes, by the step where they are made
 };
 
 const none = ["", "", "", "", "", ""];
-const begin = { step: "", b: -1, h: -1, row: -1, column: -1, three: false, patient: "" };
-const broken = (style, mistake, more_ = {}) => {
+const fresh = { step: "", b: -1, h: -1, row: -1, column: -1 };
+const begin = { ...fresh, three: false, patient: "", sealed: false, guess: "" };
+const puzzle = (style, mistake) => {
   const opened = NAMES.indexOf(style);
-  return { state: { ...begin, mistakes: none.with(opened, mistake), opened, ...more_ } };
+  return { state: { ...begin, sealed: true, mistakes: none.with(opened, mistake), opened } };
 };
-const visiting = (date) => ({ ...begin, mistakes: none, patient: date, guess: "", opened: patientOf(date).at });
-const TRIES = () => ({
-  "sees tomorrow": broken("FusedMHA", "causal-sees-next"),
-  "√E for √D": broken("BatchedMHA", "scale-embed-dim"),
-  "no transpose": broken("BuiltinMHA", "split-by-view"),
-  "a right map": broken("SplitConcatMHA", "merge-batch-major"),
-  "a hidden one": broken("EinsumMHA", "kv-from-query"),
-  "today's patient": { state: visiting(today()) },
+const visiting = (date) => ({ ...begin, mistakes: none, patient: date, opened: patientOf(date).at });
+const PUZZLES = () => ({ // named by what is seen, not by what it is
+  "too good": puzzle("FusedMHA", "causal-sees-next"),
+  "as good": puzzle("BatchedMHA", "scale-embed-dim"),
+  mixed: puzzle("BuiltinMHA", "split-by-view"),
+  "off map": puzzle("SplitConcatMHA", "merge-batch-major"),
+  "no trace": puzzle("EinsumMHA", "kv-from-query"),
+  "today’s": { state: visiting(today()) },
 });
 
 function check(ui, known) {
@@ -96,6 +98,12 @@ export default widget("Break it", (ui) => {
     return patient() && date === ui.get("patient") && Object.hasOwn(known, name) ? name : "";
   };
   const secret = () => patient() && !guessed();
+  /** Of a sealed program: the step that is wrong, while nobody has found it. */
+  const sought = () => {
+    const { mistake, first } = now();
+    const step = first || WRONG[mistake]?.step;
+    return ui.get("sealed") && mistake && !patient() && ![step, SHOWN].includes(ui.get("guess")) ? step : "";
+  };
   const mistakeOf = (i) => {
     const found = patient();
     return found ? (i === found.at ? found.name : "") : ui.get("mistakes")[i];
@@ -119,8 +127,7 @@ export default widget("Break it", (ui) => {
   const now = () => programs[ui.get("opened")];
 
   // --- what is changed: every change can be taken back ------------------------------------
-  const fresh = { step: "", b: -1, h: -1, row: -1, column: -1 };
-  const STATE = ["mistakes", "opened", "step", "three", "patient", "guess"];
+  const STATE = ["mistakes", "opened", "step", "three", "patient", "sealed", "guess"];
   const past = [];
   let last = null;
   const undo = button("undo", () => {
@@ -138,18 +145,17 @@ export default widget("Break it", (ui) => {
 
   // --- six tiles ----------------------------------------------------------------------
   const tiles = h("div", { class: "mha-tiles", role: "group", "aria-label": "six programs" }, NAMES.map((style, i) => {
-    const [name, marks] = [h("b", {}, style.replace("MHA", "")), h("span", { class: "mha-marks" })];
-    const [shapes, values] = [h("span", { "data-mark": "✓" }, "✓ shape"), h("span")];
-    marks.append(shapes, values);
-    const one = h("button", { type: "button", class: "mha-tile", onclick: () => ui.setAll({ opened: i, ...fresh }) }, name,
+    const [name, mark] = [style.replace("MHA", "").split(/(?<=t)(?=C)/), h("b")];
+    const one = h("button", { type: "button", class: "mha-tile", onclick: () => ui.setAll({ opened: i, ...fresh }) },
+      h("span", {}, h("b", {}, name[0], h("wbr"), name.slice(1)), " ", mark),
       thumbnail(ui, () => {
         const [{ cells }] = programs[i].here.steps.weights.parts;
         return { cells, ...sizes, of: [cells] };
-      }), marks);
+      }));
     ui.follow(() => {
-      const right = !programs[i].first;
-      put(values, { "data-mark": right ? "✓" : "✗" });
-      say(values, right ? "✓ value" : "✗ value");
+      const sign = programs[i].first ? "✗" : "✓";
+      put(mark, { "data-mark": sign });
+      say(mark, sign);
       press(one, i === ui.get("opened"));
     });
     return one;
@@ -158,16 +164,15 @@ export default widget("Break it", (ui) => {
   // --- the open program: lines, marks, shapes ----------------------------------------------
   const list = h("select", {
     id: `${ui.id}-mistake`,
-    onchange: () => ui.setAll({ mistakes: ui.get("mistakes").with(ui.get("opened"), list.value), patient: "", ...fresh }),
+    onchange: () => ui.setAll({ mistakes: ui.get("mistakes").with(ui.get("opened"), list.value), patient: "", sealed: false, ...fresh }),
   }, h("option", { value: "" }, "none: it is right"), Object.entries(GROUPS).map(([step, title]) =>
     h("optgroup", { label: title }, Object.keys(known).filter((name) => WRONG[name]?.step === step).map((name) =>
       h("option", { value: name }, name)))));
   const chooser = h("span", { class: "mha-control" },
-    h("label", { for: list.id }), list);
+    h("label", { for: list.id }, "mistake"), list);
   ui.follow(() => {
-    say(chooser.firstChild, `mistake in ${NAMES[ui.get("opened")]}`);
     list.value = ui.get("mistakes")[ui.get("opened")];
-    chooser.hidden = Boolean(patient());
+    chooser.hidden = Boolean(patient() || sought());
   });
 
   const shownStep = () => {
@@ -177,22 +182,24 @@ export default widget("Break it", (ui) => {
   const lines = h("div", { class: "mha-code", role: "group", "aria-label": "program, step by step" }, Object.keys(GROUPS).map((step) => {
     const [mark, text, shape] = [h("b", { class: "mha-mark" }), h("code"), h("span", { class: "mha-shape" })];
     const instead = h("code", { class: "mha-instead" });
-    const line = h("button", { type: "button", class: "mha-line", onclick: () => ui.setAll({ ...fresh, step }) }, mark, text, shape, instead);
+    const line = h("button", { type: "button", class: "mha-line", onclick: () =>
+      ui.setAll(sought() ? { guess: step } : { ...fresh, step }) }, mark,
+      h("span", { class: "mha-written" }, shape, text, instead));
     ui.follow(() => {
-      const { here, right, differs, first } = now();
-      const equal = !differs[step];
-      say(mark, equal ? "✓" : "✗");
+      const { here, right, differs } = now();
+      const first = sought() ? "" : now().first;
+      say(mark, sought() ? "?" : differs[step] ? "✗" : "✓");
       put(mark, { "data-mark": mark.textContent });
       const written_ = here.code[step];
-      say(text, written_.join("\n"));
+      write(text, written_);
       const lost = right.code[step].filter((x) => !written_.includes(x));
       instead.hidden = step !== first || !lost.length;
-      say(instead, lost.map((x) => `right: ${x}`).join("\n"));
+      write(instead, lost.map((x) => `right: ${x}`));
       const same = here.steps[step].parts[0].shape === right.steps[step].parts[0].shape;
       say(shape, `${here.steps[step].parts[0].shape} ${same ? "✓" : "✗"}`);
       put(shape, { "data-mark": same ? "✓" : "✗" });
       put(line, { "data-first": step === first });
-      press(line, step === shownStep());
+      press(line, step === (sought() ? ui.get("guess") : shownStep()));
     });
     return line;
   }));
@@ -210,16 +217,22 @@ export default widget("Break it", (ui) => {
   }));
   const another = button("the day before", () => visit(dayBefore(ui.get("patient"))));
   const leave = button("leave", () => ui.setAll({ ...fresh, patient: "", guess: "" }));
+  const show = button("show me", () => ui.set("guess", SHOWN));
   quiz.append(question, ...answers);
   ui.follow(() => {
     const found = patient();
     another.hidden = leave.hidden = !found;
+    show.hidden = !sought();
+    ui.lead(sought() ? "No error, no wrong shape. Look at maps and loss, then press the line you suspect."
+      : secret() ? "Its code is hidden. Compare its map with the right one, and choose what is wrong."
+        : now().first ? "No error, no wrong shape. The first ✗ is the wrong line; the right one stands below."
+          : "No number of this program is wrong. Press a line for its numbers, or change its mistake.");
     three.hidden = Boolean(found);
     quiz.hidden = !secret();
     lines.hidden = Boolean(secret());
     put(losing, { "data-secret": Boolean(secret()) });
     if (!found) return;
-    say(question, `Patient of ${written(ui.get("patient"))}: ${NAMES[found.at]}. Its code is hidden. What do its maps say?`);
+    say(question, `Patient of ${written(ui.get("patient"))}: ${NAMES[found.at]}. What is wrong with it?`);
     answers.forEach((one, i) => say(one, causeOf(known[found.answers[i]])));
   });
 
@@ -300,13 +313,13 @@ export default widget("Break it", (ui) => {
     const curve = losses.curves[now().mistake];
     if (!curve) return { mark: "✓", text: healthy.toFixed(2) };
     if (curve.includes(null)) return { mark: "✗", text: "not a number" };
-    const more_ = end(curve) - healthy;
-    const how = Math.abs(more_) <= SEEN ? ["✓", "as good"] : more_ < 0 ? ["✓", "better!"] : ["✗", "worse"];
-    return { mark: how[0], text: `${end(curve).toFixed(2)}, ${how[1]}` };
+    const gap = end(curve) - healthy;
+    const how = Math.abs(gap) <= SEEN ? ["✓", "as good"] : gap < 0 ? ["✓", "better!"] : ["✗", "worse"];
+    return { mark: how[0], text: `${end(curve).toFixed(2)}, ${how[1]}`, gap };
   };
   const loss = lossPicture(ui, () => ({
     right: losses.right[0], here: losses.curves[now().mistake] ?? null,
-    steps: losses.log.run.steps,
+    steps: losses.log.run.steps, gap: training().gap, seen: SEEN,
     label: `Training loss of a small language model, dashed with the right layer, solid with this one: ${training().text}`,
   }));
 
@@ -324,11 +337,14 @@ export default widget("Break it", (ui) => {
       witnesses.replaceChildren(...rows.map(([sign, who, what]) => h("li", { "data-mark": sign },
         h("b", {}, `${sign} ${who} `), what)));
     }
-    const taken = guessed();
-    const verdict = !taken ? "" : taken === patient().name
-      ? "✓ Found! “copy link” sends this patient on, without the answer. " : `✗ Not “${causeOf(known[taken])}”. `;
+    const [taken, step] = [guessed(), ui.get("guess")];
+    const verdict = taken ? (taken === patient().name
+      ? "✓ Found! “copy link” sends this patient on, without the answer. " : `✗ Not “${causeOf(known[taken])}”. `)
+      : !ui.get("sealed") || !mistake || !GROUPS[step] ? ""
+        : sought() ? `✗ Not ${GROUPS[step]}: that line does what it should. ` : "✓ Found! ";
     put(said, { "data-mark": verdict[0] ?? "" });
     say(said, verdict + (secret() ? "The name is hidden until you have guessed."
+      : sought() ? (first ? "Which line makes the difference?" : "No number differs here. Switch on three inputs, and look again.")
       : !mistake ? "All its numbers are those of the right program. Choose a mistake for it."
         : !first ? `No number differs: query, key and value are one tensor here, so “${mistake}” is no mistake. Switch on three inputs.`
           : `check says: ${known[mistake]} [${mistake}]`));
@@ -348,8 +364,8 @@ export default widget("Break it", (ui) => {
   };
 
   ui.root.append(
-    tryThis(ui, TRIES), tiles,
-    h("div", { class: "mha-controls" }, chooser, three, another, leave, undo),
+    tryThis(ui, PUZZLES, "Puzzles"), tiles,
+    h("div", { class: "mha-controls" }, chooser, show, three, another, leave, undo),
     quiz, lines,
     h("div", { class: "mha-below" }, h("div", { class: "mha-maps" }, picture, cell), losing),
     said,
@@ -358,17 +374,25 @@ export default widget("Break it", (ui) => {
       numbers(ui, "Every number as a table", content)),
   );
 }, {
-  question: "One of these six programs is wrong. What gives it away?",
-  lead: "No shape is wrong, nothing fails. The first ✗ in a program is where it goes wrong.",
-  lesson: ["mistakes", "opened", "step", "b", "h", "row", "column", "three", "patient"],
+  question: "One of six programs is wrong: in which line?",
+  lesson: ["mistakes", "opened", "step", "b", "h", "row", "column", "three", "patient", "sealed"],
+  answered: ["guess"],
 });
 
 const end = (curve) => curve.slice(-LAST).reduce((sum, x) => sum + x, 0) / LAST;
 const causeOf = (message) => message.slice(message.indexOf(": ") + 2).replace(/\.$/, "");
 
+/** Lines of code, each of them broken where a name ends, if it must be. */
+function write(element, lines) {
+  const text = lines.join("\n");
+  if (element.textContent === text) return;
+  element.replaceChildren(...lines.map((line, i) => h("span", {}, (i + 1 < lines.length ? `${line}\n` : line)
+    .split(/(?=\.[a-z])/).flatMap((part, j) => (j ? [h("wbr"), part] : part)))));
+}
+
 function shapeText(style, axes, shape) {
   const list = style === "PerHeadMHA" && axes.startsWith("h ");
-  return list ? `${shape[0]} × (${shape.slice(1).join(", ")})` : `(${shape.join(", ")})`;
+  return list ? `${shape[0]} × (${shape.slice(1).join(",")})` : `(${shape.join(",")})`;
 }
 
 /** The largest difference of `count` numbers from `start` on, and where it is. */

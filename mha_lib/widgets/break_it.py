@@ -39,6 +39,7 @@ class BreakIt(Widget):
         mistake: a name of the catalogue that is in `HOSTED`, or "" for none.
         style: the program that has it, such as ``"FusedMHA"``; it is the open one.
         three_inputs: query, key and value are three tensors, not one.
+        sealed: a puzzle: which line is wrong is shown when the reader has found it.
 
     Raises:
         ValueError: a mistake that is not hosted, an unknown style.
@@ -69,7 +70,8 @@ class BreakIt(Widget):
     column = Int(-1).tag(sync=True)
     three = Bool(False).tag(sync=True)
     patient = Unicode().tag(sync=True)  # a date: the mistake of that day, hidden
-    guess = Unicode().tag(sync=True)  # that date and a name
+    sealed = Bool(False).tag(sync=True)  # which line is wrong is for the reader to find
+    guess = Unicode().tag(sync=True)  # a step; of a patient its date and a name
 
     def __init__(
         self,
@@ -77,6 +79,7 @@ class BreakIt(Widget):
         style: str = "FusedMHA",
         *,
         three_inputs: bool = False,
+        sealed: bool = False,
     ) -> None:
         if mistake and mistake not in HOSTED:
             raise ValueError(
@@ -97,11 +100,16 @@ class BreakIt(Widget):
             mistakes=[mistake if name == style else "" for name in NAMES],
             opened=NAMES.index(style),
             three=three_inputs,
+            sealed=sealed,
         )
 
     def summary(self) -> str:
-        """Which mistakes are where."""
-        wrong = [f"{x} in {y}" for x, y in zip(self.mistakes, NAMES) if x]
+        """Which mistakes are where; of a puzzle, where alone."""
+        wrong = [
+            f"a mistake in {y}" if self.sealed else f"{x} in {y}"
+            for x, y in zip(self.mistakes, NAMES)
+            if x
+        ]
         return ", ".join(wrong) or "six right programs"
 
     def still(self) -> "Figure":
@@ -117,7 +125,8 @@ class BreakIt(Widget):
         largest = max(a.abs().max(), b.abs().max())
         figure = Figure(figsize=(7.2, 2.6), layout="constrained")
         words = WORDS[worst // (len(right[what].flatten(0, -3)) // B)]
-        titles = ("right", f"{NAMES[self.opened]}, {name or 'right'}", "difference")
+        what_is_it = "what is wrong?" if self.sealed else name or "right"
+        titles = ("right", f"{NAMES[self.opened]}, {what_is_it}", "difference")
         for ax, title, x in zip(figure.subplots(1, 3), titles, (a, b, b - a)):
             ax.imshow(x.numpy(), cmap="PuOr_r", vmin=-largest, vmax=largest)
             ax.set_title(title, size=10)

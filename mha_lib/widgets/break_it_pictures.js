@@ -4,6 +4,7 @@ import { fixed, range } from "./arithmetic.js";
 import { css, h, palette, put, shade, svg } from "./common.js";
 
 const FONT = "system-ui, sans-serif";
+const CLOSE = 1; // nats: losses that end nearer to each other are drawn larger
 
 function prepared(canvas, width, height) {
   const scale = window.devicePixelRatio || 1;
@@ -21,10 +22,11 @@ export function thumbnail(ui, content) {
   ui.follow(() => {
     const { cells, B, H, T, of } = content();
     const colours = palette(ui.root);
-    const now = [...of, colours, window.devicePixelRatio];
+    const cell = ui.root.clientWidth < 560 ? 2 : 3;
+    const now = [...of, colours, cell, window.devicePixelRatio];
     if (known && now.every((x, i) => x === known[i])) return;
     known = now;
-    const [cell, gap] = [3, 4];
+    const gap = cell + 1;
     const side = T * cell + gap;
     const context = prepared(canvas, H * side - gap, B * side - gap);
     cells.forEach((x, i) => {
@@ -125,30 +127,44 @@ export function threefold(ui, { content, move }) {
   return frame;
 }
 
-/** Two losses over the steps of a training: right, and here. */
+/**
+ * Two losses over the steps of a training: right, and here, and what lies between them.
+ *
+ * Where they end close together the axis is that of the end alone, and the fall before it
+ * is cut off: else two lines that are a tenth apart would be one.
+ */
 export function lossPicture(ui, content) {
-  const [W, H, left, bottom] = [128, 86, 18, 16];
+  const [W, H, left, bottom] = [128, 86, 22, 16];
   const frame = h("div", { class: "mha-loss" });
   let known = null;
   ui.follow(() => {
-    const { right, here, steps, label } = content();
+    const { right, here, steps, label, gap, seen } = content();
     if (known === here) return;
     known = here;
-    const most = Math.ceil(Math.max(...right, ...(here ?? []).filter((x) => x !== null)));
+    const close = Math.abs(gap) < CLOSE;
+    const high = 0.6 + 2 * Math.abs(gap); // room for the gap, for noise, and for words
+    const all = [...right, ...(here ?? [])].filter((x) => x !== null);
+    const low = close ? Math.floor(10 * Math.min(...all)) / 10 : 0;
+    const most = close ? low + high : Math.ceil(Math.max(...all));
     const x = (i) => left + ((W - left - 4) * (i + 0.5)) / right.length;
-    const y = (loss) => 6 + ((H - bottom - 6) * (most - loss)) / most;
-    const path = (list) => list.map((loss, i) => (loss === null ? "" : `${i ? "L" : "M"}${x(i).toFixed(1)} ${y(loss).toFixed(1)}`)).join("");
+    const y = (loss) => 6 + ((H - bottom - 6) * (most - loss)) / (most - low);
+    const points = (list) => list.map((loss, i) => (loss === null ? "" : `${x(i).toFixed(1)} ${y(loss).toFixed(1)}`)).filter(Boolean);
+    const path = (list) => points(list).map((place, i) => `${i ? "L" : "M"}${place}`).join("");
     const text = (content_, px, py, anchor, kind = "mha-tick") =>
       svg("text", { x: px, y: py, "text-anchor": anchor, class: kind }, content_);
-    const broken = here && here.indexOf(null) >= 0;
-    const picture = svg("svg", { viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": label },
-      range(most + 1).map((loss) => svg("line", { x1: left, x2: W - 4, y1: y(loss), y2: y(loss), class: "mha-grid" })),
-      text("0", left - 5, y(0) + 4, "end"), text(`${most}`, left - 5, y(most) + 8, "end"),
-      text(`loss, ${steps} steps`, left, H - 4, "start"), text("– – right", W - 4, y(most) + 8, "end"),
+    const broken = here && here.includes(null);
+    const window_ = svg("clipPath", { id: `${ui.id}-loss` },
+      svg("rect", { x: left, y: 4, width: W - left, height: H - bottom - 4 }));
+    const inside = svg("g", { "clip-path": `url(#${ui.id}-loss)` },
+      gap === undefined ? null : svg("path", { d: `M${[...points(right), ...points(here).reverse()].join("L")}Z`, class: "mha-between" }),
       svg("path", { d: path(right), class: "mha-right-loss" }),
-      here ? svg("path", { d: path(here), class: "mha-here-loss" }) : null,
-      broken ? text("✗ not a number", left + 8, y(most) + 16, "start", "mha-broken") : null);
-    frame.replaceChildren(picture);
+      here ? svg("path", { d: path(here), class: "mha-here-loss" }) : null);
+    const said = broken ? "✗ not a number" : gap === undefined ? "" : Math.abs(gap) <= seen ? "no gap" : `gap ${fixed(Math.abs(gap), 2)}`;
+    frame.replaceChildren(svg("svg", { viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": label }, window_,
+      range(6).map((i) => low + (i * (most - low)) / 5).map((loss) => svg("line", { x1: left, x2: W - 4, y1: y(loss), y2: y(loss), class: "mha-grid" })),
+      text(close ? low.toFixed(1) : "0", left - 3, y(low) + 4, "end"), text(close ? most.toFixed(1) : `${most}`, left - 3, y(most) + 8, "end"),
+      text(`loss, ${steps} steps`, left, H - 4, "start"), text("– – right", W - 4, y(most) + 8, "end"),
+      inside, said ? text(said, W - 4, y(most) + 20, "end", broken ? "mha-broken" : "mha-gap") : null));
   });
   return frame;
 }

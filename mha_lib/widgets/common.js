@@ -10,16 +10,20 @@ let serial = 0;
  * Make the `render` of a widget. `build(ui)` fills `ui.root` once; what it gives to
  * `ui.follow` runs at once and again after every change, once a frame.
  *
- * `question` and `lead` stand above all else: what to find out, and in one sentence how.
- * `lesson` names the traits that *reset* brings back and a link carries.
+ * `question` and `lead` stand above all else: what to find out, and in one sentence how;
+ * a lead that depends on what is shown is left out here and given by `ui.lead`.
+ * `lesson` names the traits that *reset* brings back and a link carries, `answered` those
+ * that *reset* brings back and no link gives away.
  */
-export function widget(name, build, { question, lead, lesson = [] } = {}) {
+export function widget(name, build, { question, lead = "", lesson = [], answered = [] } = {}) {
   function render({ model, el }) {
     const own = `mha-${name.toLowerCase().replaceAll(" ", "-")}`; // as in `style` of base.py
     const root = h("div", { class: `mha ${own}`, role: "group", "aria-label": name });
     el.replaceChildren(root);
     const state = () => Object.fromEntries(lesson.map((trait) => [trait, model.get(trait)]));
     const first = state();
+    const untouched = Object.fromEntries(answered.map((trait) => [trait, model.get(trait)]));
+    const hint = h("p", { class: "mha-lead" });
     const place = el.dataset.widget === undefined ? "" // no page of ours around it
       : `${own}-${document.querySelectorAll(`[data-widget] .${own}`).length}`;
     // Arrow keys are the notebook's: JupyterLab and the classic one take them on their
@@ -56,7 +60,8 @@ export function widget(name, build, { question, lead, lesson = [] } = {}) {
       follow: (follower) => followers.push(follower),
       redraw: () => schedule(),
       first,
-      reset: () => ui.setAll(first),
+      reset: () => ui.setAll({ ...first, ...untouched }),
+      lead: (text) => say(hint, text),
     };
     const said = readout();
     const link = button("copy link", async () => {
@@ -72,7 +77,8 @@ export function widget(name, build, { question, lead, lesson = [] } = {}) {
       followers = [];
       root.replaceChildren();
       broken = false;
-      if (top) root.append(top, h("p", { class: "mha-lead" }, lead), said);
+      if (top) root.append(top, hint, said);
+      ui.lead(lead);
       build(ui);
     };
     const update = () => {
@@ -247,8 +253,8 @@ export const press = (one, pressed) => put(one, { "aria-pressed": pressed });
  * Buttons that set the states which are worth a look. `offered()` gives
  * {title: {state, note}}: the traits to set, and a sentence on what is seen then.
  */
-export function tryThis(ui, offered) {
-  const row = h("div", { class: "mha-tries", role: "group", "aria-label": "try this" });
+export function tryThis(ui, offered, caption = "Try this") {
+  const row = h("div", { class: "mha-tries", role: "group", "aria-label": caption.toLowerCase() });
   const note = h("output", { class: "mha-note", "aria-live": "polite" });
   const is = (state) => Object.entries(state).every(([trait, x]) =>
     JSON.stringify(ui.get(trait)) === JSON.stringify(x));
@@ -257,7 +263,7 @@ export function tryThis(ui, offered) {
     all = offered();
     const titles = Object.keys(all);
     if (`${titles}` !== shown) {
-      row.replaceChildren(h("span", { class: "mha-caption" }, "Try this:"), ...titles.map((title) =>
+      row.replaceChildren(h("span", { class: "mha-caption" }, `${caption}:`), ...titles.map((title) =>
         button(title, () => ui.setAll(all[title].state))));
       shown = `${titles}`;
     }

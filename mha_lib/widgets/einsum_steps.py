@@ -73,7 +73,7 @@ class EinsumSteps(Widget):
     ) -> None:
         at = {}
         if equations is None:
-            equations, at = _chapter(), {"b": 1, "h": 1, "t": 1, "s": 2}
+            equations, at = _chapter(), {"b": 1, "h": 1, "t": 0, "s": 0}
         if not isinstance(equations, Mapping):
             if isinstance(equations, str) or not isinstance(equations, Sequence):
                 raise TypeError(

@@ -218,11 +218,12 @@ function way(ui, trait, title, followed) {
     if (state !== known) {
       const states = run(steps, sizes);
       const here = Math.min(now, states.length - 1); // an error ends the steps
-      const { mark, short } = judge(states.at(-1), sizes);
+      const ended = here === states.length - 1;
+      const { mark, short } = here ? judge(states[here], sizes) : { mark: "…", short: "as it lies in memory" };
       code.replaceChildren(...pieces(steps).map(([text, i]) => h("span", {
         class: i > here ? "mha-later" : i === here ? "mha-now" : "", "aria-current": i === here && "step",
       }, text)));
-      verdict.replaceChildren(h("b", { "data-mark": mark }, mark), ` ${short}.${"✓…".includes(mark) ? luck(steps, sizes) : ""}`);
+      verdict.replaceChildren(h("b", { "data-mark": mark }, mark), ` ${short}.${ended && "✓…".includes(mark) ? luck(steps, sizes) : ""}`);
       const from = shown && Math.abs(here - at) === 1 ? whereabouts(shown.node) : new Map();
       shown = drawing(states[here], states[here - 1]?.value, sizes);
       body.replaceChildren(shown.node);
@@ -252,11 +253,27 @@ function waysToTry(ui) {
   const value = shown && last(shown).value;
   const astray = value && places(value, sizes).filter(({ claim, element }) => claim !== null && claim !== element);
   const { element } = astray?.at(-1) ?? {};
+  if (!wrong.length) return ordersToTry(ui);
   const trait = ui.first.beside.length ? "beside" : "steps"; // where one way fills the screen
   return Object.fromEntries([
     ...(astray?.length ? [[`follow ${labelOf(element, sizes)}`, { state: { element, at: 0 } }]] : []),
     ...wrong.map(([name, steps]) => [name.replace(/^.*: /, ""), { state: { [trait]: steps, at: -1 } }]),
   ]);
+}
+
+/** Where two ways are right: a number that stands elsewhere in each, and one that does not. */
+function ordersToTry(ui) {
+  const { steps, beside, batch, tokens, num_heads, head_dim } = ui.first;
+  const sizes = sizesOf({ get: (trait) => ui.first[trait] });
+  const two = ui.get("recipes").slice(0, 2);
+  const orders = two.map(([, way_]) => places(run(way_, sizes).at(-1).value, sizes).map(({ element }) => element));
+  if (two.length < 2 || !two.some(([, way_]) => `${way_}` === `${steps}`)) return {};
+  const cells = batch * tokens * num_heads * head_dim;
+  const ofLast = range(cells).slice(cells - cells / batch); // the numbers of the last sequence
+  const stays = (element) => orders[0].indexOf(element) === orders[1].indexOf(element);
+  const followed = [ofLast.find((x) => !stays(x)), ofLast.find(stays)].filter((x) => x !== undefined);
+  return Object.fromEntries(followed.flatMap((element) => two.map(([name, way_]) => [`${labelOf(element, sizes)}, ${name}`,
+    { state: { steps: way_, beside, batch, tokens, num_heads, head_dim, element, at: -1 } }])));
 }
 
 /** Both lists of steps as the rows of one table. */
@@ -349,15 +366,27 @@ export default widget("Head layout", (ui) => {
   const argument = choice({
     ...ui, get: () => draft().text, set: (_, text) => ui.set("draft", `${draft().name}(${text})`),
   }, { label: "arguments", options: () => (offered[draft().name] ?? []).map((text) => [text, `(${text})`]) });
-  const own = (steps) => ui.setAll({ steps, at: -1 });
+  const past = []; // of the reader's own steps; who takes a recipe begins anew
+  let made = null;
+  const own = (steps, beside = ui.get("beside")) => {
+    past.push({ steps: ui.get("steps"), beside: ui.get("beside") });
+    made = steps;
+    ui.setAll({ steps, beside, at: -1 });
+  };
   const append = button("append", () => own([...ui.get("steps"), `${draft().name}(${draft().text})`]));
-  const undo = button("undo", () => own(ui.get("steps").slice(0, -1)));
-  const clear = button("clear", () => ui.setAll({ steps: ui.get("steps").slice(0, 1), beside: [], at: -1 }));
+  const undo = button("undo", () => {
+    const before = past.pop();
+    made = before.steps;
+    ui.setAll({ ...before, at: -1 });
+  });
+  const clear = button("clear", () => own(ui.get("steps").slice(0, 1), []));
   ui.follow(() => {
     const steps = ui.get("steps").length - 1;
     for (const list of [operation, argument]) list.querySelector("select").disabled = !draft().name;
     append.disabled = !draft().name || steps >= MOST_STEPS;
-    undo.disabled = clear.disabled = steps === 0;
+    if (`${made}` !== `${ui.get("steps")}`) past.length = 0;
+    undo.disabled = !past.length;
+    clear.disabled = steps === 0;
     ui.root.dataset.colour = ui.get("colour");
   });
 

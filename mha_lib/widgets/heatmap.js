@@ -3,6 +3,7 @@ import { css, h, ink, palette, put, shade } from "./common.js";
 
 const FONT = "system-ui, sans-serif";
 const LABEL = 14; // pixels that a label needs from the next
+const BARE = 4; // pixels on the left of rows without labels
 
 /**
  * A map of rows × columns on a canvas, steered by mouse, touch and keyboard.
@@ -12,9 +13,10 @@ const LABEL = 14; // pixels that a label needs from the next
  * list of all that the cells depend on; while it and the labels stay the same, only what
  * is lit is drawn again.
  * `move(i, j)` is called where the pointer or the arrow keys go, `pick(i, j)` for a
- * click, Enter or Space. No cell is wider than `most`, the map no higher than `tall()`.
+ * click, Enter or Space. No cell is wider than `most()`, the map no higher than `tall()`.
+ * Rows whose labels are empty stand beside a map that has them.
  */
-export function heatmap(ui, { content, move, pick, rowTitle = "query", columnTitle = "key", most = 40, tall }) {
+export function heatmap(ui, { content, move, pick, rowTitle = "query", columnTitle = "key", most = () => 40, tall }) {
   const canvas = h("canvas", { "aria-hidden": "true" });
   const frame = h("div", {
     class: "mha-map", tabindex: "0", role: "application",
@@ -75,11 +77,11 @@ export function heatmap(ui, { content, move, pick, rowTitle = "query", columnTit
         Math.max(0, ...labels.map((x) => context.measureText(x.trim()).width)));
       measured = { rows, columns, tall, wide };
     }
-    const left = Math.min(96, Math.ceil(measured.tall) + 24);
+    const left = measured.tall ? Math.min(96, Math.ceil(measured.tall) + 24) : BARE;
     const wide = Math.max(120, frame.clientWidth || ui.root.clientWidth);
     const above = (side) => (measured.wide > side - 4 ? Math.min(96, Math.ceil(measured.wide) + 24) : 34);
     const fits = (side) => Math.floor(((tall?.() ?? Infinity) - above(side) - 2) / rows.length);
-    let cell = Math.min(most, Math.floor((wide - left - 2) / columns.length));
+    let cell = Math.min(most(), Math.floor((wide - left - 2) / columns.length));
     if (fits(cell) < cell) cell = fits(fits(cell)); // smaller cells may turn the labels
     cell = Math.max(3, cell);
     const slanted = measured.wide > cell - 4;
@@ -119,6 +121,7 @@ function drawTitles(context, { left, top }, colours, rowTitle, columnTitle) {
   context.fillStyle = colours.muted;
   context.textAlign = "left";
   context.fillText(`${columnTitle} →`, left, 8);
+  if (left === BARE) return;
   context.save();
   context.translate(8, top);
   context.rotate(-Math.PI / 2);
@@ -146,7 +149,7 @@ function lightLabels(context, { rows, columns, cursor, row }, layout, colours) {
   context.fillStyle = colours.accent;
   context.font = `bold 12px ${FONT}`;
   [[rows, cursor?.[0] ?? row], [columns, cursor?.[1]]].forEach(([labels, lit], axis) => {
-    if (lit == null || lit >= labels.length) return;
+    if (lit == null || lit >= labels.length || (axis === 0 && layout.left === BARE)) return;
     const first = Math.max(0, Math.ceil((lit - every + 1) / every) * every);
     for (let k = first; k < lit + every && k < labels.length; k += every) {
       atLabel(context, layout, axis, k, (length, from) =>

@@ -171,7 +171,7 @@ export default widget("Model lab", (ui) => {
     return labels.get(view);
   };
   const large = heatmap(ui, {
-    most: 24,
+    most: () => 24,
     move: (i, j) => ui.setAll({ query: i, key: Math.min(i, j) }),
     content() {
       const map = now.maps[chosen()];

@@ -1,7 +1,7 @@
 // One input through two of the six styles: each takes its own steps in its own layout.
 import { fixed, need, needArray, shapeOf } from "./arithmetic.js";
 import {
-  button, choice, controls, css, h, ink, more, numbers, palette, put, readout, say, shade, slider,
+  button, choice, css, h, ink, more, numbers, palette, put, readout, say, shade, slider,
   tryThis, widget,
 } from "./common.js";
 import {
@@ -14,9 +14,10 @@ const [ROWHEAD, HEADING] = [18, 28];
 const SIZES = [[38, 20], [30, 20], [26, 18], [26, 15], [18, 14], [12, 12], [8, 10], [4, 10]];
 const LEGIBLE = 26; // pixels that a number needs
 const NARROW = 560;
-const TALLEST = { wide: 225, narrow: 130 }; // pixels; what is higher is scrolled
+const TALLEST = { wide: 213, narrow: 130 }; // pixels; what is higher is scrolled
+const SMALLEST = 8; // pixels of a cell that is seen
 
-/** The largest cells with which all blocks are in sight, or the smallest with legible numbers. */
+/** All blocks in sight: with numbers, else as colours, else scrolled with small numbers. */
 function arrange({ rows, columns, places, groups, shape }, width, tallest) {
   const count = places.length / (rows * columns);
   const cycle = shape.at(-3) ?? 1;
@@ -30,7 +31,8 @@ function arrange({ rows, columns, places, groups, shape }, width, tallest) {
   const fits = ({ block }) => block[0] <= width + 12;
   const possible = layouts.filter(fits);
   const legible = possible.filter((x) => x.wide >= LEGIBLE);
-  return legible.find((x) => x.height <= tallest) ?? legible.at(-1) ?? possible[0] ?? layouts.at(-1);
+  const whole = (x) => x.height <= tallest && x.wide >= SMALLEST;
+  return legible.find(whole) ?? possible.find(whole) ?? legible.at(-1) ?? possible[0] ?? layouts.at(-1);
 }
 
 /** A canvas that shows `now()`: {step, at: the cursor, largest} and calls `go(place)`. */
@@ -149,7 +151,7 @@ function drawTensor(context, step, at, largest, { wide, high, block, across }, c
           const [digits, font] = wide < 30 ? [1, "10px"] : [2, wide < 38 ? "9px" : "11px"];
           write(fixed(data[k], digits), x + (wide - 1) / 2, y + high / 2, "center", ink(back), font);
         }
-        if (differs(k)) corner(context, colours.wrong, x + wide - 1, y);
+        if (differs(k)) corner(context, colours.wrong, x + wide - 1, y, Math.min(8, wide / 2));
         if (places[k].h === at.h && places[k].b === at.b) {
           line(context, colours.accent, 2, [x, y + high - 2], [x + wide - 1, y + high - 2]);
         }
@@ -169,12 +171,12 @@ function drawTensor(context, step, at, largest, { wide, high, block, across }, c
 }
 
 /** A mark by shape as well as by colour: this number is another on the other side. */
-function corner(context, colour, right, top) {
+function corner(context, colour, right, top, size) {
   context.fillStyle = colour;
   context.beginPath();
-  context.moveTo(right - 8, top);
+  context.moveTo(right - size, top);
   context.lineTo(right, top);
-  context.lineTo(right, top + 8);
+  context.lineTo(right, top + size);
   context.fill();
 }
 
@@ -263,28 +265,32 @@ export default widget("Versions side by side", (ui) => {
   const [previous, next] = [button("previous", () => turn(-1)), button("next", () => turn(1))];
   const list = h("div", { class: "mha-steps", role: "group", "aria-label": "steps" });
   ui.follow(() => {
-    if (list.children.length !== pairs.length) {
-      list.replaceChildren(...pairs.map((_, i) => {
+    if (list.children.length !== pairs.length + 2) {
+      list.replaceChildren(previous, ...pairs.map((_, i) => {
         const one = button("", () => ui.set("step", i));
         one.append(h("span"), " ", h("b"));
         return one;
-      }));
+      }), next);
     }
     pairs.forEach((one, i) => {
-      const [name, sign] = list.children[i].children;
+      const [name, sign] = list.children[i + 1].children;
       say(name, one.name);
       say(sign, equal(one) ? "=" : "≠");
       put(sign, { "data-mark": sign.textContent });
-      list.children[i].setAttribute("aria-pressed", i === current());
+      list.children[i + 1].setAttribute("aria-pressed", i === current());
     });
     previous.setAttribute("aria-disabled", current() === 0); // not disabled: it keeps the focus
     next.setAttribute("aria-disabled", current() === pairs.length - 1);
   });
 
-  // Each mistake, at the step where it is made.
+  // Where the shapes differ most, then each mistake at the step where it is made.
   const TITLES = { exchange: "exchange q, k", scale: "wrong scale", merge: "interleave" };
-  const tries = tryThis(ui, () => Object.fromEntries(Object.entries(TITLES).map(([mistake, title]) =>
-    [title, { state: { mistake, step: pairs.findIndex(({ name }) => name === MISTAKES[mistake][1]) } }])));
+  const stepOf = (wanted) => pairs.findIndex(({ name }) => name === wanted);
+  const tries = tryThis(ui, () => ({
+    "right, other shapes": { state: { mistake: "none", step: stepOf("project") } },
+    ...Object.fromEntries(Object.entries(TITLES).map(([mistake, title]) =>
+      [title, { state: { mistake, step: stepOf(MISTAKES[mistake][1]) } }])),
+  }));
 
   const side = (trait) => {
     const [code, shape, wrong] = [h("code"), h("p", { class: "mha-shape" }), h("p", { class: "mha-warning" })];
@@ -320,11 +326,13 @@ export default widget("Versions side by side", (ui) => {
       return `${x} = ${at[x]}` + ("ts".includes(x) ? ` “${ui.get("tokens")[at.b][at[x]]}”` : "");
     }).join(", ");
     say(element, `Outlined: ${place}. Left ${value(left, at)}, right ${value(right, at)}.`);
+    const shapes = left.title === right.title ? "Same shape" : "Other shapes";
     const first = pairs.find((one) => !equal(one));
     say(verdict, (equal(pair())
-      ? `The two hold the same numbers: the largest difference is ${difference ? difference.toExponential(1) : 0}.`
-      : `The two hold different numbers: the largest difference is ${fixed(difference, 4)}.`) +
+      ? `= ${shapes}, same numbers: the largest difference is ${difference ? difference.toExponential(1) : 0}.`
+      : `≠ ${shapes}, different numbers, by up to ${fixed(difference, 4)}.`) +
       (first ? ` The first step that differs is “${first.name}”.` : ""));
+    put(verdict, { "data-mark": verdict.textContent[0] });
     const joined = [...new Set([...left.joined, ...right.joined])];
     say(axes, `Axes: ${left.axes} ↔ ${right.axes}` + (joined.length ? `, where ${joined.join("; ")}` : "") +
       (joined.some((x) => x.includes("r·")) ? "; r = 0, 1, 2 for q, k, v" : "") + ".");
@@ -345,16 +353,12 @@ export default widget("Versions side by side", (ui) => {
 
   ui.root.append(
     ui.get("note") ? h("p", { class: "mha-warning" }, ui.get("note")) : "",
-    tries,
-    controls(
-      previous, next,
-      choice(ui, { label: "mistake on the right", trait: "mistake",
-        options: Object.entries(MISTAKES).map(([key, [text]]) => [key, text]) }),
-    ),
-    list, verdict,
+    tries, list, verdict,
     h("div", { class: "mha-versions" }, side("left"), side("right")),
     element,
-    more("More: axes, marks, a table",
+    more("More: mistakes, axes, marks, a table",
+      choice(ui, { label: "mistake on the right", trait: "mistake",
+        options: Object.entries(MISTAKES).map(([key, [text]]) => [key, text]) }),
       slider(ui, { label: "step", trait: "step", range: () => ({ min: 0, max: pairs.length - 1 }),
         format: () => `${current() + 1} of ${pairs.length}: ${pair().name}` }),
       axes,
@@ -363,8 +367,8 @@ export default widget("Versions side by side", (ui) => {
       numbers(ui, "Every element as a table", content)),
   );
 }, {
-  question: "Where do two versions differ?",
-  lead: "Press next, then try a mistake: = says equal numbers, ≠ different ones.",
+  question: "Two programs, one input: where do they part?",
+  lead: "Other shapes are no mistake. Try one: ≠ marks each step whose numbers differ.",
   lesson: ["left", "right", "mistake", "step", "r", "b", "h", "t", "s", "d"],
 });
 

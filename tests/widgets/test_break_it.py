@@ -20,8 +20,15 @@ from tests.widgets.conftest import assert_says, number
 
 # The column of the book at 1280 and at 390 pixels, beside two margins of 8.
 DESK, PHONE = {"width": 704, "height": 900}, {"width": 374, "height": 900}
-TRIES = ("sees tomorrow", "√E for √D", "no transpose", "a right map", "a hidden one")
-PATIENT = "today's patient"
+PUZZLES = {  # each with the line that is wrong
+    "too good": "mask",
+    "as good": "scores",
+    "mixed": "split",
+    "off map": "merge",
+    "no trace": "project",
+}
+STEPS = "mask project split scores hide weights context merge output".split()  # noqa: SIM905
+PATIENT = "today’s"
 TABLE = "Every number as a table"
 SAID = ".mha-said"
 
@@ -33,7 +40,11 @@ def tile(opened, name: str):
 def values(opened) -> dict[str, str]:
     """{program: the mark of its values}"""
     texts = opened.root_element.locator(".mha-tile").all_inner_texts()
-    return {x.split()[0]: re.search("(.) value", x)[1] for x in texts}
+    return dict(x.split() for x in texts)
+
+
+def line(opened, step: str):
+    return opened.root_element.locator(".mha-line").nth(STEPS.index(step))
 
 
 def marks(opened) -> list[str]:
@@ -262,7 +273,7 @@ def test_one_tile_is_wrong_and_the_first_step_is_marked(live):
     assert "right: mask = ones(T, S).tril().bool()" in first.inner_text()
     colour = "x => getComputedStyle(x).color"
     wrong = tile(opened, "Fused").locator("[data-mark='✗']").evaluate(colour)
-    right = tile(opened, "Fused").locator("[data-mark='✓']").evaluate(colour)
+    right = tile(opened, "Batched").locator("[data-mark='✓']").evaluate(colour)
     assert wrong != right
 
 
@@ -300,8 +311,10 @@ def test_a_step_shows_its_numbers(live):
 
 def test_self_attention_hides_a_mistake_and_three_inputs_show_it(live):
     opened = live(BreakIt())
-    opened.button("a hidden one").click()
+    opened.button("no trace").click()
     assert {*values(opened).values()} == {"✓"}
+    assert "Switch on three inputs" in opened.text(SAID)
+    opened.button("show me").click()
     assert "is no mistake" in opened.text(SAID)
     opened.control("three inputs").check()
     assert values(opened)["Einsum"] == "✗"
@@ -326,7 +339,7 @@ def test_undo_and_reset(live):
     assert "[no-scale]" in opened.text(SAID)
     opened.button("undo").click()
     assert (code(opened), opened.text(SAID)) == before
-    opened.button("a right map").click()
+    opened.button("off map").click()
     opened.button("undo").click()
     assert (code(opened), opened.text(SAID)) == before
     opened.page.mouse.move(300, 500)  # a cursor is nothing to take back
@@ -348,6 +361,55 @@ def test_a_link_holds_the_state(live):
     opened.page.goto(address)
     opened.page.wait_for_selector("html[data-widgets=ready]")
     assert (code(opened), values(opened), opened.text(SAID)) == wanted
+
+
+# --- puzzles ------------------------------------------------------------------------
+
+
+def test_a_puzzle_hides_its_line_until_it_is_found(live):
+    opened = live(BreakIt(sealed=True))
+    first = opened.root_element.inner_text()
+    assert marks(opened) == ["?"] * 9
+    assert values(opened)["Fused"] == "✗"
+    for secret in ("causal-sees-next", "right:", "check says"):
+        assert secret not in first
+    assert opened.root_element.locator("select").is_hidden()
+    assert "press the line" in opened.text(".mha-lead")
+    line(opened, "weights").click()
+    assert opened.text(SAID).startswith("✗ Not softmax: that line does")
+    assert marks(opened) == ["?"] * 9
+    line(opened, "mask").press("Enter")
+    assert opened.text(SAID).startswith("✓ Found! check says: Query t sees key t + 1")
+    assert marks(opened)[:2] == ["✗", "✓"]
+    assert "The first ✗ is the wrong line" in opened.text(".mha-lead")
+    opened.button("copy link").click()
+    assert "guess" not in opened.page.evaluate("location.hash")
+    opened.button("reset").click()
+    assert marks(opened) == ["?"] * 9
+    assert repr(BreakIt(sealed=True)) == "BreakIt(a mistake in FusedMHA)"
+
+
+def test_each_puzzle_has_one_line_to_find(live):
+    opened = live(BreakIt())
+    for name, step in PUZZLES.items():
+        opened.button(name).click()
+        for other in [x for x in STEPS if x != step]:
+            line(opened, other).click()
+            assert opened.text(SAID).startswith("✗ Not "), (name, other)
+        line(opened, step).click()
+        assert opened.text(SAID).startswith("✓ Found!"), name
+        opened.button(name).click()
+        opened.button("show me").click()
+        assert "[" in opened.text(SAID) or "no mistake" in opened.text(SAID)
+        assert "✓ Found" not in opened.text(SAID)
+
+
+def test_a_right_program_can_be_read_beside_a_puzzle(live):
+    opened = live(BreakIt(sealed=True))
+    tile(opened, "Batched").click()
+    assert marks(opened) == ["✓"] * 9
+    tile(opened, "Fused").click()
+    assert marks(opened) == ["?"] * 9
 
 
 # --- the patient of a day -----------------------------------------------------------
@@ -392,6 +454,7 @@ def test_the_patient_of_the_readers_clock(live, scripts):
     opened.page.evaluate("dispatchEvent(new Event('resize'))")
     opened.root_element.evaluate("x => (x.style.width = '700px')")  # drawn anew
     opened.button(PATIENT).click()
+    assert "choose what is wrong" in opened.text(".mha-lead")
     assert "Patient of 3 February 2027" in opened.text(".mha-quiz")
     style = NAMES[wanted["at"]]
     assert values(opened)[style.replace("MHA", "")] == "✗"
@@ -431,10 +494,13 @@ def link(opened) -> dict:
 def test_fits_one_screen_in_every_state_of_the_lesson(live, viewport, most):
     opened = live(BreakIt(), viewport=viewport)
     heights = {"": opened.root_element.evaluate("x => x.offsetHeight")}
-    for name in (*TRIES, PATIENT):
+    for name in (*PUZZLES, PATIENT):
         opened.button(name).click()
         assert opened.button(name).get_attribute("aria-pressed") == "true"
         heights[name] = opened.root_element.evaluate("x => x.offsetHeight")
+        if name in PUZZLES:
+            opened.button("show me").click()
+            heights[name, 1] = opened.root_element.evaluate("x => x.offsetHeight")
     opened.root_element.locator(".mha-answer").first.click()
     heights["guessed"] = opened.root_element.evaluate("x => x.offsetHeight")
     assert max(heights.values()) <= most, heights
@@ -443,9 +509,52 @@ def test_fits_one_screen_in_every_state_of_the_lesson(live, viewport, most):
 
 def test_fits_a_small_phone(live):
     opened = live(BreakIt(), viewport={"width": 320, "height": 640})
-    for name in (*TRIES, PATIENT):
+    for name in (*PUZZLES, PATIENT):
         opened.button(name).click()
         assert opened.width() == 320
+
+
+def test_code_is_read_on_a_phone_without_scrolling(live):
+    opened = live(BreakIt("", "EinsumMHA"), viewport=PHONE)
+    for style in ("PerHead", "Batched", "Fused", "Einsum", "Builtin", "Split"):
+        tile(opened, style).click()
+        choose(opened, "split-by-view")
+        sizes = opened.root_element.locator(".mha-line").evaluate_all(
+            """all => all.map(x => {
+                const right = y => y.getBoundingClientRect().right;
+                return [x.scrollWidth - x.clientWidth,
+                    parseFloat(getComputedStyle(x.querySelector("code")).fontSize),
+                    ...[...x.querySelectorAll("code span")].map(y =>
+                        right(x) - right(y))];
+            })"""
+        )
+        assert len(sizes) == 9
+        for beyond, font, *room in sizes:
+            assert beyond <= 0 and font >= 13 and min(room) >= 0, style
+
+
+@pytest.mark.parametrize("name", ["no-projection", "causal-only-diagonal"])
+def test_a_loss_that_is_worse_is_seen_to_be(live, name):
+    """Two lines a tenth of a nat apart are drawn at least six pixels apart."""
+    opened = live(BreakIt(name))
+    curves = read_losses()
+    right, here = (
+        sum(x[-5:]) / 5 for x in (curves["right"][0], curves["curves"][name])
+    )
+    assert 0.1 < here - right < 0.2
+    assert f"gap {here - right:.2f}" in opened.text(".mha-loss")
+    ends = [
+        opened.root_element.locator(f".mha-{which}-loss").evaluate(
+            """x => { const n = x.getTotalLength(), all = [];
+                for (let i = 0; i < 50; i++) {
+                    const { x: at, y } = x.getPointAtLength(n * (1 - i / 400));
+                    all.push(y);
+                }
+                return all.reduce((a, b) => a + b) / all.length; }"""
+        )
+        for which in ("right", "here")
+    ]
+    assert ends[0] - ends[1] > 6
 
 
 def test_nothing_for_axe_to_find(live):
@@ -468,7 +577,7 @@ def test_every_control_is_reached_by_tab(live):
             )
         )
         opened.page.keyboard.press("Tab")
-    for wanted in (*TRIES, PATIENT, "Fused", "undo", "✗"):
+    for wanted in (*PUZZLES, PATIENT, "Fused ✗", "undo", "✗"):
         assert wanted in reached
     assert any(x.startswith("map (b 0") for x in reached)
 

@@ -106,6 +106,13 @@ def test_chapter_is_shown_without_arguments(live):
     assert torch.equal(weights.sum(1), torch.ones(3, 2, 2))
 
 
+def test_it_begins_with_a_product_that_counts(live):
+    opened = live(EinsumSteps())
+    assert "step 1 of 2: 1 · 3 = 3. Sum so far 3, whole sum 11." in (
+        opened.root_element.inner_text()
+    )
+
+
 def test_size_one_fits_every_size(live):
     q, k = torch.randn(3, 5), torch.randn(1, 5)
     opened = live(EinsumSteps([("td,td->t", {"q": q, "k": k})]))

@@ -333,7 +333,8 @@ def test_both_ways_go_on_step_by_step(live):
             wanted = labelled(_run(steps, widget.sizes), widget)
             assert contents(opened, which) == wanted
             assert now(opened, which) == ("." * (len(steps) > 1)) + steps[-1]
-            assert verdicts[which] in head(opened, which)  # it stays in sight
+            reached = step and len(steps) == len(RECIPES[name])
+            assert (verdicts[which] in head(opened, which)) == bool(reached)
     assert opened.button("back").get_attribute("aria-disabled") == "true"
     opened.button("next step").click()
     opened.button("back").click()
@@ -506,7 +507,9 @@ def test_reset_restores_the_lesson_and_clear_empties(live):
 def test_split_offers_cat_alone(live):
     opened = live(HeadLayout(show=CONCAT))
     unfold(opened)
-    opened.button("undo").click()
+    opened.button("clear").click()
+    opened.control("next step").select_option("split")
+    opened.button("append").click()
     offered = opened.control("next step").locator("option").all_inner_texts()
     assert offered == ["cat"]
 
@@ -613,6 +616,44 @@ BAD_STATE = [
 
 def test_bad_state_is_a_sentence(live):
     assert_says(live, HeadLayout, BAD_STATE)
+
+
+def test_a_verdict_is_of_the_step_that_is_shown(live):
+    opened = live(HeadLayout(T=2, embed_dim=6, num_heads=3))
+    opened.button("from the start").click()
+    for i in (0, 1):
+        assert "… as it lies in memory" in head(opened, i)
+    opened.button("next step").click()
+    assert "… right so far" in head(opened)
+    assert "✗ tokens are mixed" in head(opened, 1)
+    opened.button("next step").click()
+    assert "✓ ready for attention" in head(opened)
+
+
+def test_two_right_orders_are_to_be_tried(live):
+    """Those of chapter 8: u0 stands in another row in each of them, u2 does not."""
+    orders = {
+        "head-major": ["x", "split(D, 2)", "cat(0)"],
+        "batch-major": [
+            "x",
+            "view(B, T, H, D)",
+            "transpose(1, 2)",
+            "reshape(B*H, T, D)",
+        ],
+    }
+    opened = live(HeadLayout(2, 4, 2, batch=2, recipes=orders, beside=""))
+    rows = {}
+    for button in opened.root_element.locator(".mha-tries button").all():
+        button.click()
+        assert button.get_attribute("aria-pressed") == "true"
+        outlined = opened.text(".mha-path")
+        rows[button.inner_text()] = outlined.split(":")[0]
+    assert rows == {
+        "u0, head-major": "u0 is at [1, 0, 0]",
+        "u0, batch-major": "u0 is at [2, 0, 0]",
+        "u2, head-major": "u2 is at [3, 0, 0]",
+        "u2, batch-major": "u2 is at [3, 0, 0]",
+    }
 
 
 # --- Python ---------------------------------------------------------------------------

@@ -601,6 +601,24 @@ def test_the_code_is_copied_or_selected(live, clipboard, said):
 # --- everyone -----------------------------------------------------------------------
 
 
+def test_on_a_phone_both_maps_have_the_same_rows(live):
+    """The weights stand beside the mask, in cells as large as the mask's."""
+    for tokens in ("the cat chased the dog then slept".split(), 7):  # noqa: SIM905
+        opened = live(MaskPainter(tokens), viewport={"width": 374, "height": 844})
+        opened.button("causal").click()
+        maps = opened.root_element.locator(".mha-map canvas")
+        boxes = [canvas.bounding_box() for canvas in maps.all()]
+        for side in ("y", "height"):
+            assert boxes[0][side] == boxes[1][side]
+        assert boxes[1]["width"] > 7 * 16
+    before = opened.pixels(at=1)
+    opened.root_element.locator(".mha-map").nth(1).focus()
+    for key in ("PageDown", "End"):
+        opened.page.keyboard.press(key)
+    assert "Query “6” → key “6”" in opened.root_element.inner_text()
+    assert opened.pixels(at=1) != before
+
+
 @pytest.mark.parametrize("colours", ["light", "dark"])
 def test_nothing_for_axe_to_find(live, colours):
     widget = painter(causal=True, length=4, side="left", framework="torch")

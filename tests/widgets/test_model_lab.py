@@ -410,6 +410,15 @@ def test_fits_one_screen_in_every_state_of_the_lesson(live, viewport, most):
     assert opened.width() == viewport["width"]
 
 
+def test_no_column_is_cut_on_a_phone(live):
+    opened = live(ModelLab(), viewport={"width": 374, "height": 844})
+    beyond = "x => x.scrollWidth - x.clientWidth"
+    for i in range(opened.root_element.locator(".mha-tries button").count()):
+        opened.root_element.locator(".mha-tries button").nth(i).click()
+        ready(opened)
+        assert opened.root_element.locator(".mha-both").evaluate(beyond) == 0
+
+
 def test_fits_a_small_phone(live):
     opened = live(ModelLab(), viewport={"width": 320, "height": 640})
     assert opened.width() == 320

@@ -1,7 +1,7 @@
 """One standard for all widgets, as `mha_lib/widgets/base.py` writes it down.
 
-The lessons are as large as those of the book. The break-it machine and its forerunner
-have tests of their own: what they compare fills more than one screen.
+The lessons are as large as those of the book. The break-it machine is held to it by
+tests of its own, in the states that its puzzles lead to.
 """
 
 import re
@@ -23,22 +23,32 @@ from mha_lib.widgets.base import HERE
 
 WORDS = "the cat chased the dog then slept".split()  # noqa: SIM905
 GENERATOR = torch.Generator().manual_seed(0)
+ORDERS = {  # of chapter 8: both are right
+    "head-major": ["x", "split(D, 2)", "cat(0)"],
+    "batch-major": ["x", "view(B, T, H, D)", "transpose(1, 2)", "reshape(B*H, T, D)"],
+}
 LESSONS = {
     "explorer": lambda: AttentionExplorer(
         torch.randn(2, 7, 7, generator=GENERATOR).softmax(dim=-1), WORDS
     ),
     "layout": lambda: HeadLayout(T=2, embed_dim=6, num_heads=3),
+    "orders": lambda: HeadLayout(
+        2, embed_dim=4, num_heads=2, batch=2, recipes=ORDERS, beside=""
+    ),
     "painter": lambda: MaskPainter(7),
     "einsum": EinsumSteps,
     "scale": lambda: ScaleLab(*torch.randn(2, 16, 256, generator=GENERATOR)),
     "model": ModelLab,
-}
-BESIDE = {
     "versions": lambda: VersionsSideBySide(
-        torch.randn(1, 6, 4, generator=GENERATOR), BatchedMHA(4, 2).state_dict(), 2
+        torch.randn(2, 5, 12, generator=GENERATOR), BatchedMHA(12, 3).state_dict(), 3
+    ),
+    "fused": lambda: VersionsSideBySide(
+        torch.randn(1, 6, 4, generator=GENERATOR),
+        BatchedMHA(4, 2).state_dict(),
+        2,
+        right="FusedMHA",
     ),
 }
-ALL = LESSONS | BESIDE
 DESK, PHONE = {"width": 688 + 60, "height": 800}, {"width": 390, "height": 844}
 MOST = {"desk": (DESK, 600), "phone": (PHONE, 900)}
 EDITED = {
@@ -61,17 +71,17 @@ def state(opened) -> str:
     )
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", LESSONS)
 def test_its_title_is_a_question_and_one_sentence_says_how(live, name):
-    opened = live(ALL[name]())
+    opened = live(LESSONS[name]())
     assert re.fullmatch(r"[A-Z].+\?", opened.text(".mha-question"))
     lead = opened.text(".mha-lead")
     assert 20 < len(lead) < 110 and lead.endswith((".", "?"))
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", LESSONS)
 def test_its_still_has_the_question_for_a_caption(name):
-    widget = ALL[name]()
+    widget = LESSONS[name]()
     text = (HERE / f"{type(widget).__module__.rpartition('.')[2]}.js").read_text()
     question = re.search(r'question: "(.+)"', text)[1]
     assert widget.caption().startswith(question)
@@ -92,9 +102,9 @@ def test_it_fits_one_screen_in_every_state_to_try(live, name, screen):
     assert max(found.values()) <= most, found
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", LESSONS)
 def test_buttons_set_states_and_reset_brings_the_lesson_back(live, name):
-    opened = live(ALL[name]())
+    opened = live(LESSONS[name]())
     first = state(opened)
     seen = [first]
     for i in range(tries(opened).count()):
@@ -105,9 +115,9 @@ def test_buttons_set_states_and_reset_brings_the_lesson_back(live, name):
     assert state(opened) == first
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", LESSONS)
 def test_a_link_opens_what_was_sent_from_a_file_too(live, name):
-    opened = live(ALL[name]())
+    opened = live(LESSONS[name]())
     assert opened.page.url.startswith("file://")
     first = state(opened)
     shown = [first]
@@ -130,8 +140,9 @@ def test_a_link_opens_what_was_sent_from_a_file_too(live, name):
 
 @pytest.mark.parametrize("name", EDITED)
 def test_who_edits_can_go_back_one_step(live, name):
-    opened = live(ALL[name](), folded=False)
+    opened = live(LESSONS[name](), folded=False)
     first = state(opened)
+    assert opened.button(EDITED[name]).is_disabled()
     if name == "layout":
         opened.button("append").click()
     else:
@@ -139,6 +150,7 @@ def test_who_edits_can_go_back_one_step(live, name):
     assert state(opened) != first
     opened.button(EDITED[name]).click()
     assert state(opened) == first
+    assert opened.button(EDITED[name]).is_disabled()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -228,7 +228,9 @@ def go(opened, step: str):
 
 
 def marks(opened) -> dict[str, str]:
-    texts = opened.root_element.locator(".mha-steps button").all_inner_texts()
+    texts = opened.root_element.locator(".mha-steps b").evaluate_all(
+        "all => all.map(x => x.parentElement.innerText)"
+    )
     return dict(text.rsplit(" ", 1) for text in texts)
 
 
@@ -386,6 +388,24 @@ def test_mistakes_give_the_numbers_of_wrong_modules(live, layer, x):
     weight = wrong.out_proj.weight.data
     weight.copy_(weight.unflatten(1, (D, H)).transpose(1, 2).flatten(1))
     agree(sides(opened)[1], {"output": wrong(x)[0].transpose(0, 1)})
+
+
+def test_other_shapes_and_the_same_numbers_come_first(live, layer, x):
+    opened = live(versions(x, layer))
+    assert opened.text(VERDICT).startswith("= Other shapes, same numbers")
+    opened.button("right, other shapes").click()
+    assert opened.text(VERDICT).startswith("= Other shapes, same numbers")
+    choose(opened, right="BatchedMHA")
+    assert opened.text(VERDICT).startswith("= Same shape, same numbers")
+
+
+def test_all_of_a_tensor_is_in_sight_where_it_can_be(live, layer, x):
+    """On a desk each block of q is seen at once, in both layouts."""
+    opened = live(versions(x, layer), viewport={"width": 704, "height": 800})
+    hidden = opened.root_element.locator(".mha-map").evaluate_all(
+        "all => all.map(x => x.scrollHeight - x.clientHeight)"
+    )
+    assert hidden == [0, 0]
 
 
 def test_what_to_try(live, layer, x):
