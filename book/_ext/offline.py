@@ -99,6 +99,7 @@ ICON_SCRIPT = re.compile(
     r'<link rel="preload"[^>]*/fontawesome/[^>]*>\s*'
 )
 PICTURE = re.compile(r"(_images/[\w.-]+)\.png")
+WHITE = (255, 255, 255, 255)
 COLOURS = 256  # of a plot; nobody sees which are left out
 
 
@@ -106,6 +107,12 @@ def pack(picture: Path) -> None:
     """Store a PNG with few colours as WebP, about half as large."""
     with Image.open(picture) as image:
         few = image.convert("RGBA").quantize(COLOURS, dither=Image.Dither.NONE)
+        if (
+            image.convert("RGB").getpixel((0, 0)) == WHITE[:3]
+        ):  # which is nearly so now
+            palette, paper = few.getpalette("RGBA"), 4 * few.getpixel((0, 0))
+            palette[paper : paper + 4] = WHITE
+            few.putpalette(palette, "RGBA")
         few.convert("RGBA").save(picture.with_suffix(".webp"), lossless=True)
     picture.unlink()
 
