@@ -1,7 +1,6 @@
 """Serve all that a page needs from the book itself, and no more than that."""
 
 import re
-from io import BytesIO
 from pathlib import Path
 
 from fontTools import subset
@@ -69,17 +68,23 @@ ICON_SCRIPT = re.compile(
     r"<script[^>]*/fontawesome/[^>]*></script>\s*|"
     r'<link rel="preload"[^>]*/fontawesome/[^>]*>\s*'
 )
+PICTURE = re.compile(r"(_images/[\w.-]+)\.png")
+WHITE = (255, 255, 255, 255)
 COLOURS = 256  # of a plot; nobody sees which are left out
 
 
-def shrink(picture: Path) -> None:
-    """Store a PNG with a palette where that is smaller."""
-    packed = BytesIO()
+def pack(picture: Path) -> None:
+    """Store a PNG with few colours as WebP, about half as large."""
     with Image.open(picture) as image:
         few = image.convert("RGBA").quantize(COLOURS, dither=Image.Dither.NONE)
-        few.save(packed, format="PNG", optimize=True)
-    if len(packed.getvalue()) < picture.stat().st_size:
-        picture.write_bytes(packed.getvalue())
+        if (
+            image.convert("RGB").getpixel((0, 0)) == WHITE[:3]
+        ):  # which is nearly so now
+            palette, paper = few.getpalette("RGBA"), 4 * few.getpixel((0, 0))
+            palette[paper : paper + 4] = WHITE
+            few.putpalette(palette, "RGBA")
+        few.convert("RGBA").save(picture.with_suffix(".webp"), lossless=True)
+    picture.unlink()
 
 
 def drop_thebe(
@@ -102,6 +107,7 @@ def finish(app: Sphinx, error: Exception | None) -> None:
         html = page.read_text(encoding="utf-8")
         used.update(ICON.findall(html))
         html = ICON_SCRIPT.sub("", FONT_PRELOAD.sub("", html))
+        html = PICTURE.sub(r"\1.webp", html)
         page.write_text(html, encoding="utf-8")
     for script in (out / "_static").glob(
         "**/*theme.js"
@@ -115,7 +121,7 @@ def finish(app: Sphinx, error: Exception | None) -> None:
     for icons in vendor.iterdir():
         drop_unused_icons(icons, used, codes)
     for picture in (out / "_images").glob("*.png"):
-        shrink(picture)
+        pack(picture)
 
 
 def setup(app: Sphinx) -> dict:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from docutils import nodes
 from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
 
 LAST_LINE = re.compile(
     r"^[\w.]+(Error|Exception|Warning|Interrupt)\b", re.MULTILINE
@@ -39,6 +40,20 @@ def unbracket_numbers(app: Sphinx, doctree: nodes.document, page: str) -> None:
         for node in doctree.findall(kind):
             if found := NUMBERED.fullmatch(node.astext()):
                 node.children = [nodes.Text(f"{found[1]}{found[2]}")]
+
+
+CHAPTER = re.compile(r"book/(\d\d)_")
+
+
+def number_by_chapter(app: Sphinx, env: BuildEnvironment) -> list[str]:
+    """Figure 5.1 is the first of chapter 5; other pages count from 1."""
+    for page, kinds in env.toc_fignumbers.items():
+        found = CHAPTER.match(page)
+        chapter = (int(found[1]),) if found else ()
+        for named in kinds.values():
+            for place, name in enumerate(named, start=1):
+                named[name] = (*chapter, place)
+    return []  # pages to read anew
 
 
 # What axe-core finds in the theme's and in docutils' HTML: (what, instead).
@@ -150,6 +165,9 @@ def repair_pages(app: Sphinx, error: Exception | None) -> None:
 
 def setup(app: Sphinx) -> dict:
     app.connect("doctree-read", shorten_tracebacks)
+    app.connect(  # after Sphinx has numbered them from 1 to the end of the book
+        "env-get-updated", number_by_chapter, priority=900
+    )
     app.connect("doctree-resolved", drop_repeated_ids)
     app.connect("doctree-resolved", unbracket_numbers)
     app.connect("build-finished", repair_pages)

@@ -47,6 +47,27 @@ def test_in_the_dark_it_is_paper_without_a_frame(visit):
     assert style == ["rgb(255, 255, 255)", "brightness(0.86)"]
 
 
+LETTERS = """all => all.filter(x => x.checkVisibility()).map(x =>
+    10 / 72 * 100 * x.clientWidth / (x.naturalWidth / 2))"""  # of 10 points, in pixels
+PAPER_IN_THE_DARK = """all => all.filter(x => x.checkVisibility()).every(x =>
+    getComputedStyle(x).filter === 'brightness(0.86)')"""
+
+
+@pytest.mark.parametrize("colours", ["light", "dark"])
+@pytest.mark.parametrize(
+    "page", ["book/02_heads_in_a_loop", "book/08_tensorflow_style"]
+)
+def test_letters_have_eleven_pixels_where_the_page_has_358(visit, page, colours):
+    opened = visit(page, colours=colours, viewport={"width": 390, "height": 844}).page
+    assert opened.locator("article > section").evaluate("x => x.clientWidth") == 358
+    opened.evaluate("() => Promise.all([...document.images].map(x => x.decode()))")
+    pictures = opened.locator(".cell_output img")
+    letters = pictures.evaluate_all(LETTERS)
+    assert len(letters) > 5 and min(letters) >= 11
+    assert opened.evaluate("document.documentElement.scrollWidth") == 390
+    assert pictures.evaluate_all(PAPER_IN_THE_DARK) == (colours == "dark")
+
+
 def test_code_is_large_enough_and_a_line_fits(visit):
     page = visit("book/03_all_heads_at_once", viewport=DESK).page
     found = page.locator("article pre").evaluate_all(

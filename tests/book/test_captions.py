@@ -1,0 +1,46 @@
+"""Captions: numbered by chapter, a finding, and no number that no cell asserts."""
+
+import re
+
+import pytest
+
+from tests.book.test_pages import soup
+from tools import book, notebook
+
+NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?:e-?\d+)?")
+LONGEST = 125  # characters: two lines of a page
+NEAR = 5  # cells
+
+
+def captions(page):
+    """(place, name, caption) of each."""
+    for place, cell in enumerate(page.cells):
+        figure = cell.metadata.get("mystnb", {}).get("figure", {})
+        if figure:
+            yield place, figure["name"], figure["caption"]
+
+
+def asserted_near(page, place) -> set[str]:
+    near = page.cells[max(0, place - NEAR) : place + NEAR + 1]
+    code = [cell.source for cell in near if cell.cell_type == "code"]
+    return set(NUMBER.findall("\n".join(x for x in code if "assert" in x)))
+
+
+@pytest.mark.parametrize("path", book.chapters(), ids=lambda path: path.stem)
+def test_a_caption_says_what_its_cells_assert(path):
+    page = notebook.read(path)
+    found = list(captions(page))
+    assert found
+    for place, name, caption in found:
+        assert re.fullmatch(rf"fig-{int(path.stem[:2])}-[a-z-]+", name)
+        assert len(caption) <= LONGEST and caption.endswith(".")
+        assert set(NUMBER.findall(caption)) <= asserted_near(page, place), caption
+
+
+@pytest.mark.parametrize("path", book.chapters(), ids=lambda path: path.stem)
+def test_captions_are_numbered_by_chapter(path):
+    read = soup(book.HTML / f"book/{path.stem}.html").select(".cell_output figcaption")
+    numbers = [x.select_one(".caption-number") for x in read]
+    chapter, count = int(path.stem[:2]), len(list(captions(notebook.read(path))))
+    wanted = [f"Fig. {chapter}.{n}" for n in range(1, count + 1)]
+    assert [x.get_text(strip=True) for x in numbers if x] == wanted
