@@ -44,6 +44,7 @@ AS_ONE = {  # functions that several mistakes give only together
     "as-if-folded": {"merge-no-transpose", "output-reshaped"},
 }
 ALL_TIERS = 4  # the most mistakes before the scores is one less
+FITS_A_SQUARE = {"mask-transposed", "scores-transposed"}  # and nothing else
 TIERS_OF_A_PART = range(2)  # mistakes before the scores, where not all is answered
 
 
@@ -168,6 +169,8 @@ def conclude(
     )
     of_torch = first.get("raised_by") == "torch"  # not an index, say
     guessed = of_sizes(cases) if simpler and of_torch else []
+    if simpler and FITS_A_SQUARE & set(names(simpler[0].route)):
+        guessed = []  # the one mistake is why it fails
     found.raised = given_away or guessed
     if simpler:
         found.mistakes = list(found.raised)
@@ -280,6 +283,12 @@ def _where_it_answers(
     answered = [case for case in cases if case.output is not None]
     if len(answered) == len(cases) or length <= 1:
         return []
+    if of_sizes(cases):  # one query or key, and a turned mask spreads: a chance answer
+        answered = [
+            case
+            for case in answered
+            if not (case.problem.masked and 1 in map(case.problem.sizes.get, "TS"))
+        ]
     found = [] if search else without_mistake(task, answered)
     for tier in TIERS_OF_A_PART if search else ():
         found = found or explain(task, answered, tier)

@@ -166,11 +166,14 @@ def table(
     for row in rows:
         name = row["submission"]
         points = [row["points"], row["out_of"], *map(row["by_question"].get, names)]
-        texts = row["mistakes"], [row["problem"]], row["mentions"]
+        wrong = {x: y for x, y in row["verdicts"].items() if y != "right"}
+        verdicts = [f"{question}: {verdict}" for question, verdict in wrong.items()]
+        texts = verdicts, row["mistakes"], [row["problem"]], row["mentions"]
         whose = [] if owners is None else [owners[name]]
         marks = [f"{x:g}" for x in points]
         lines.append([name, *whose, *marks, *map("; ".join, texts)])
-    return tables.text([*headers, "mistakes", "problem", "look at"], lines)
+    last = ["not right", "mistakes", "problem", "look at"]
+    return tables.text([*headers, *last], lines)
 
 
 def alike_table(pairs: Iterable[Pair], owners: dict[str, str]) -> str:

@@ -170,3 +170,13 @@ def test_a_fill_that_is_low_enough_is_right(dtype):
         layer = FilledLayer(16, 2).to(dtype)
         layer.fill = number
         assert diagnose(layer, "mha", num_heads=2).verdict == "right"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_turned_mask_is_named_where_it_fits_no_other_sizes(seed):
+    class Turns(Right):
+        def forward(self, query, key, value, mask=None):
+            turned = None if mask is None else mask.mT
+            return super().forward(query, key, value, turned)
+
+    assert diagnose(Turns, "mha", seed=seed).mistakes == ["mask-transposed"]

@@ -98,12 +98,12 @@ def draw(generator: torch.Generator) -> dict[str, dict]:
         given = {"tokens": tokens, "new": new, "context": context, "options": []}
         return {"kind": "sure", "logits": logits, **given}
 
-    def shares(*options: float) -> dict:
+    def shares(*options: float, new: int = 1) -> dict:
         W = sized(5, 7)
         orders = torch.stack([torch.randperm(W, generator=generator) for _ in "ab"])
         steps = torch.linspace(0.3, 2.7, W)[orders] + torch.tensor([[0.0], [3.0]])
         tokens = torch.arange(2).repeat(4096)[:, None]  # rows of two kinds, in turn
-        given = {"tokens": tokens, "new": 1, "context": 4, "options": list(options)}
+        given = {"tokens": tokens, "new": new, "context": 4, "options": list(options)}
         return {"kind": "shares", "logits": steps, **given}
 
     return {
@@ -114,7 +114,7 @@ def draw(generator: torch.Generator) -> dict[str, dict]:
         "a low temperature": shares(0.4),
         "a high temperature": shares(2.5),
         "top-k": shares(1.0, 3),
-        "top-k at a temperature": shares(2.0, 2),
+        "top-k at a temperature": shares(2.0, 2, new=3),
         "two texts": {**shares(), "kind": "twice"},
     }
 

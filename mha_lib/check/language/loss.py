@@ -43,7 +43,9 @@ def draw(generator: torch.Generator) -> dict[str, dict]:
         T, W = (sized(66, 81), sized(257, 300)) if far else (sized(5, 9), sized(11, 17))
         logits = scale * torch.randn(B, T, W, generator=generator)
         tokens = torch.randint(1, W, (B, T + 1), generator=generator)
-        if padding < 0:
+        if far:  # no token is padding, and 0 is one like others
+            tokens[:, ::5] = 0
+        elif padding < 0:
             padding = sized(1, W)
             tokens[tokens == padding] = 0  # a token like any other, unless told so
         else:

@@ -91,6 +91,7 @@ def draw(generator: torch.Generator) -> dict[str, dict]:
         tables = 2 * torch.randn(2, W, W, generator=generator)
         tokens = torch.randint(W, (steps, B, T + 1 + (B == T + 1)), generator=generator)
         first = int(torch.randint(2, 90, (), generator=generator))
+        first *= kind != "stale"  # step 0 finds gradients, too
         given = {"tables": tables, "tokens": tokens, "first": first}
         return {**given, "kind": kind, "clip": clip}
 
@@ -202,9 +203,9 @@ MISTAKES = {
     ),
     "zero-grad-late": (
         _way("train", "rate", "loss", "backward", "clip", "step", "zero"),
-        "The gradients are set to zero after the step alone: what lies there before "
-        "the first step is added to it. optimizer.zero_grad() belongs before "
-        "backward().",
+        "What lies in the gradients before the first step is added to it: they are "
+        "set to zero after a step alone, or not at step 0. optimizer.zero_grad() "
+        "belongs before backward(), at every step.",
     ),
     "no-step": (
         _way("train", "rate", "zero", "loss", "step", "backward", "clip"),

@@ -12,10 +12,10 @@ import pytest
 import torch
 
 from mha_lib.check import TASKS, check, diagnose
-from tests.check.unseen import wrong_language, wrong_parts
+from tests.check.unseen import wrong_language, wrong_parts, wrong_third
 from tests.check.unseen.right import RIGHT
 
-WRONG = [*wrong_parts.WRONG, *wrong_language.WRONG]
+WRONG = [*wrong_parts.WRONG, *wrong_language.WRONG, *wrong_third.WRONG]
 exhaustive = pytest.mark.exhaustive
 pytestmark = pytest.mark.long
 
