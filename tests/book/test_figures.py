@@ -60,8 +60,8 @@ PAPER_IN_THE_DARK = """all => all.filter(x => x.checkVisibility()).every(x =>
 def test_letters_have_eleven_pixels_where_the_page_has_358(visit, page, colours):
     opened = visit(page, colours=colours, viewport={"width": 390, "height": 844}).page
     assert opened.locator("article > section").evaluate("x => x.clientWidth") == 358
-    opened.evaluate("() => Promise.all([...document.images].map(x => x.decode()))")
     pictures = opened.locator(".cell_output img")
+    pictures.evaluate_all("all => Promise.all(all.map(x => x.decode()))")
     letters = pictures.evaluate_all(LETTERS)
     assert len(letters) > 5 and min(letters) >= 11
     assert opened.evaluate("document.documentElement.scrollWidth") == 390
