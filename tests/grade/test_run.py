@@ -40,6 +40,7 @@ def test_all_outputs(folder):
     assert marks["ada.py"]["merge_heads"] == "2" and marks["ada.py"]["out_of"] == "5"
     assert "a notebook (.ipynb) or a .py file" in marks["essay.pdf"]["problem"]
     assert marks["eve.py"]["look at"] == "cell 1, line 1: gc"
+    assert "merge_heads: failed" in marks["essay.pdf"]["not right"]
 
     students = out / "grades" / "students"
     pages = sorted(path for path in students.rglob("*") if path.is_file())
