@@ -226,6 +226,12 @@ WRONG = {
         "loss_without([(layer, head)])",
         "loss_without([(layer, h) for h in range(head + 1)])",
     ),
+    "a6 prices, one after the other": (
+        "rises[layer, head] = loss_without([(layer, head)]) - whole",
+        "gone = [(n // num_heads, n % num_heads) for n in range(\n                "
+        "layer * num_heads + head + 1)]\n            "
+        "rises[layer, head] = loss_without(gone) - loss_without(gone[:-1])",
+    ),
     "a6 prices, of the first layer": (
         "loss_without([(layer, head)])",
         "loss_without([(0, head)])",
