@@ -58,6 +58,7 @@ BUILT_IN = set(TASKS)
 SEEDS = range(3)  # with each of them the cases have to tell the mistakes apart
 Draw = Callable[[torch.Generator], Mapping[str, dict]]
 Mistakes = Mapping[str, tuple[object, str]]
+Words = Callable[[Tensor, Tensor], str]
 
 
 def own_task(
@@ -70,6 +71,8 @@ def own_task(
     signature: str = "",
     mistakes: Mistakes | None = None,
     tolerance: float = 0.0,
+    axes: tuple[str, str] = ("", ""),
+    words: Words | None = None,
 ) -> Task:
     """A task whose answers are compared with those of ``reference``.
 
@@ -89,6 +92,10 @@ def own_task(
             says what it is. Whoever gives the answers of one to every case is told so.
         tolerance: how far numbers may be from the right ones, for shares that are
             counted in random draws; 0 means rounding alone.
+        axes: what a row and what a column of an answer is for, in words, as a picture
+            of two answers says it; it says nothing of them unless given.
+        words: from a wrong answer and the right one, tensors of one shape, to a
+            sentence; None names the place where their numbers differ most.
 
     Returns:
         The task; `register` makes it known.
@@ -99,6 +106,7 @@ def own_task(
     """
     _check_free(name)
     options = {"title": title, "signature": signature, "tolerance": tolerance}
+    options |= {"axes": axes, "words": words}
     task = made(name, reference, draw, call, mistakes=mistakes or {}, **options)
     wrong = {k: version for k, (version, _) in (mistakes or {}).items()}
     for seed in SEEDS if mistakes else SEEDS[:1]:
@@ -116,6 +124,8 @@ def made(
     signature: str,
     mistakes: Mistakes,
     tolerance: float,
+    axes: tuple[str, str] = ("", ""),
+    words: Words | None = None,
 ) -> Task:
     """The task as it is; nobody asks whether its cases tell its mistakes apart."""
     if not signature:
@@ -130,10 +140,9 @@ def made(
 
     wrong = {k: version for k, (version, _) in mistakes.items()}
     said = {k: sentence for k, (_, sentence) in mistakes.items()}
-    judged = partial(_conclude, name, reference, wrong, tolerance)
-    return Task(
-        name, title or name, signature, (), make, conclude=judged, mistakes=said
-    )
+    judged = partial(_conclude, name, reference, wrong, tolerance, words)
+    shown = {"axes": axes, "conclude": judged, "mistakes": said}
+    return Task(name, title or name, signature, (), make, **shown)
 
 
 def register(task: Task) -> None:
@@ -210,6 +219,7 @@ def _conclude(
     reference: object,
     mistakes: dict[str, object],
     tolerance: float,
+    words: Words | None,
     probes: list[dict],
     outcomes: list[dict],
 ) -> Diagnosis:
@@ -234,7 +244,9 @@ def _conclude(
             found.error = found.error or error
         elif not same and found.example is None:
             kind = "mask" if right.dtype == yours.dtype == torch.bool else "output"
-            seen = _difference(yours, right)
+            alike = yours.shape == right.shape
+            seen = (words(yours, right),) if words and alike else ()
+            seen = seen or _difference(yours, right)
             found.example = Example(probe["name"], kind, yours, right, *seen)
     holds["right"] = all(holds.values())
     if holds["right"]:

@@ -161,9 +161,11 @@ def _words(picture: dict) -> str:
     what = {"map": "weights", "mask": "mask (1 = may attend)"}.get(
         picture["kind"], "output"
     )
-    said = f"The {what}{' of ' * bool(where)}{where}: a row for each "
-    said += f"{picture['down']}, a column for each {picture['across']}. "
-    said += "A star marks what differs."
+    said = f"The {what}{' of ' * bool(where)}{where}"
+    if picture["down"]:  # a task of an author may leave it open
+        said += f": a row for each {picture['down']}, "
+        said += f"a column for each {picture['across']}"
+    said += ". A star marks what differs."
     shown = [len(picture["yours"]), len(picture["yours"][0])]
     if shown != picture["size"]:
         rows, columns = picture["size"]

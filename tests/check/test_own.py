@@ -289,3 +289,32 @@ def test_cases_have_to_tell_mistakes_apart_with_every_seed_that_is_tried():
     known = {"twice": (lambda x: 2 * x + 1, "It is doubled.")}
     with pytest.raises(ValueError, match="got the same answers with seed 2"):
         own_task("own.rarely", plus_one, draw_rarely, mistakes=known)
+
+
+def square(n):
+    return torch.eye(n)
+
+
+def draw_square(generator):
+    return {"a square": {"n": 3}}
+
+
+def test_a_picture_says_what_rows_and_columns_are_if_it_is_told():
+    plain = own_task("own.square", square, draw_square)
+    told = own_task("own.told", square, draw_square, axes=("letter", "vote"))
+    with registered(plain, told):
+        reports = [check(lambda n: torch.ones(n, n), x.name) for x in (plain, told)]
+        texts = [report._repr_html_() for report in reports]
+    assert "The output. A star marks" in texts[0]
+    assert "a row for each letter, a column for each vote" in texts[1]
+
+
+def test_an_author_says_what_a_wrong_answer_is_in_words():
+    def words(yours, right):
+        return f"You found {yours.sum():g}; right: {right.sum():g}."
+
+    with registered(own_task("own.said", square, draw_square, words=words)):
+        wrong = check(lambda n: torch.ones(n, n), "own.said")
+        other = check(lambda n: torch.ones(n), "own.said")
+    assert "You found 9; right: 3." in str(wrong)
+    assert "has the shape (3,); (3, 3) is right" in str(other)

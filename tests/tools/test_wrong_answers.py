@@ -6,12 +6,30 @@ A row changes the solution of one question, as a student might have it wrong.
 import functools
 
 import pytest
+import torch
 
 from mha_lib.check import LANGUAGE, diagnose
 from mha_lib.grade import author
 from mha_lib.grade.assignments import from_notebook
+from mha_lib.grade.inside.cells import parse
 from tools import book, notebook
 
+# What the examples of Assignment 6 have to see, though no input of the grader does.
+SEEN = {
+    "a6 find_induction_head, mean of the lengths": (
+        "amin(dim=0)\n    rise = torch.stack(rises).amin(dim=0)",
+        "mean(dim=0)\n    rise = torch.stack(rises).mean(dim=0)",
+    ),
+    "a6 find_induction_head, the dearest of those left": (
+        "return divmod(score",
+        "return divmod((rise * (score > 0))",
+    ),
+    "a6 find_induction_head, layer 1 alone": (
+        "score.argmax().item(), H)",
+        "score[1].argmax().item() + H, H)",
+    ),
+}
+UNSEEN = {"a6 silenced, D of the example"}  # the grader sees it, with another D
 TRAINED = {"a5 model"}  # right only after its training, which the grader runs
 WRONG = {
     "a1 softmax, no maximum": ("e = (x - largest).exp()", "e = x.exp()"),
@@ -184,8 +202,13 @@ WRONG = {
     ),
     "a6 silenced, D of the example": (
         "new.out_proj.in_features // new.num_heads",
-        "2 + 0 * new.num_heads",
+        "3 + 0 * new.num_heads",
     ),
+    "a6 silenced, D is H": (
+        "new.out_proj.in_features // new.num_heads",
+        "new.num_heads",
+    ),
+    "a6 silenced, a shallow copy": ("copy.deepcopy(layer)", "copy.copy(layer)"),
     "a6 silenced, the output bias": (
         "return new",
         "new.out_proj.bias.data.zero_(); return new",
@@ -202,6 +225,12 @@ WRONG = {
     "a6 prices, all heads before it": (
         "loss_without([(layer, head)])",
         "loss_without([(layer, h) for h in range(head + 1)])",
+    ),
+    "a6 prices, one after the other": (
+        "rises[layer, head] = loss_without([(layer, head)]) - whole",
+        "gone = [(n // num_heads, n % num_heads) for n in range(\n                "
+        "layer * num_heads + head + 1)]\n            "
+        "rises[layer, head] = loss_without(gone) - loss_without(gone[:-1])",
     ),
     "a6 prices, of the first layer": (
         "loss_without([(layer, head)])",
@@ -228,6 +257,7 @@ WRONG = {
         "amax(dim=0)\n    rise = torch.stack(rises).amax(dim=0)",
     ),
     "a6 find_induction_head, head first": (", H)\n", ", H)[::-1]\n"),
+    "a6 find_induction_head, sixteen letters": ("length, letters)", "length)"),
     "a6 find_induction_head, always one": ("return None", "return 1, 0"),
 }
 
@@ -299,3 +329,73 @@ def test_five_wrong_answers_to_each_new_task(id):
     asked = [case.partition(",")[0] for case in WRONG]
     for name in own(id):
         assert asked.count(f"{id} {name}") >= 3 + 2 * (f"{id} {name}" not in TRAINED)
+
+
+# --- what a student sees: the example of Assignment 6 below each task -----------------
+
+
+def cells_of_a_student(id):
+    """Their code, without the pictures."""
+    hidden = {"instructor", "hide-input"}
+    return [
+        cell.source
+        for cell in source(id).cells
+        if cell.cell_type == "code"
+        and ("setup" in notebook.tags(cell) or not hidden & {*notebook.tags(cell)})
+    ]
+
+
+def run(cell, names):
+    exec(compile(parse(cell), "<a cell>", "exec"), names)
+
+
+@pytest.fixture(scope="module")
+def solved():
+    """What all cells of the solved notebook define."""
+    names, threads = {}, torch.get_num_threads()
+    for cell in cells_of_a_student("a6"):
+        run(cell, names)
+    yield names
+    torch.set_num_threads(threads)
+    torch.set_printoptions(profile="default")
+
+
+def example_says(names, name, old, new):
+    """What the cells below a task say of a changed answer, until one fails."""
+    cells = cells_of_a_student("a6")
+    place = next(n for n, x in enumerate(cells) if f"def {name}(" in x)
+    assert old in cells[place]
+    try:
+        run(cells[place].replace(old, new, 1), names)
+        for cell in cells[place + 1 :]:
+            if "SOLUTION" in cell:
+                return None
+            if "assert" in cell:
+                run(cell, names)
+    except AssertionError as error:
+        return str(error)
+    finally:
+        run(cells[place], names)
+
+
+BY_EXAMPLE = {k: v for k, v in (WRONG | SEEN).items() if k.startswith("a6")}
+
+
+@pytest.mark.sweep(3)
+@pytest.mark.parametrize("case", sorted(BY_EXAMPLE.keys() - UNSEEN))
+def test_the_example_of_a_task_fails_with_a_sentence(solved, case):
+    name = case.partition(",")[0].split()[1]
+    said = example_says(solved, name, *BY_EXAMPLE[case])
+    assert said
+
+
+def test_the_example_has_more_heads_than_texts(solved):
+    old = "[:, None]  # (B, 1, t, s + 1)"  # forgotten, it meets the axis of the texts
+    with pytest.raises(RuntimeError, match="must match"):
+        example_says(solved, "induction_score", old, "")
+
+
+@pytest.mark.parametrize("name", own("a6"))
+def test_the_example_says_that_a_function_is_not_written(solved, name):
+    said = example_says(solved, name, "# BEGIN SOLUTION", "return None")
+    assert said and "write it" in said

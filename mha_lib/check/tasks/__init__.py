@@ -39,7 +39,7 @@ class Task:
         signature: how the submission is called and what it returns.
         options: the options that its probes may have.
         make: draws the probes; call `probes` instead.
-        axes: what a row and what a column of its answer is for, in words.
+        axes: what a row and what a column of its answer is for, in words; or "".
         shape: of its answer, in letters; "" where that is not fixed.
         conclude: judges the outcomes where no search for stages of attention does.
         mistakes: what such a task can name, with a sentence each.
