@@ -255,6 +255,7 @@ FORGED = {  # names of files, and what stands in the table
 def test_a_name_forges_no_row_of_the_table_and_no_formula(separator):
     marks = {"points": 1.0, "out_of": 5, "problem": "a\rb", "mistakes": []}
     marks |= {"by_question": {"merge_heads": 1.0, "split_heads": 0.0}, "mentions": []}
+    marks |= {"verdicts": {"merge_heads": "right", "split_heads": "unmet"}}
     rows = [{"submission": name, **marks} for name in FORGED]
     text = report.table(rows, parse(ASSIGNMENT))
     assert len(text.splitlines()) == len(FORGED) + 1
@@ -263,8 +264,8 @@ def test_a_name_forges_no_row_of_the_table_and_no_formula(separator):
     assert not any(cell.startswith(tables.FORMULA) for row in read for cell in row)
     if separator == ",":
         assert [row[0] for row in read[1:]] == list(FORGED.values())
-        assert {len(row) for row in read} == {8}
-        assert {row[6] for row in read[1:]} == {r"a\rb"}
+        assert {len(row) for row in read} == {9}
+        assert {row[7] for row in read[1:]} == {r"a\rb"}
 
 
 def test_names_of_submissions(folder, tmp_path):

@@ -270,7 +270,8 @@ def test_nothing_in_it_outlives_the_warm_process():
         os.close(theirs)
         assert process.stdout.readline() == "here\n"
         process.kill()
-        assert os.read(ours, 1) == b""
+        ended, _, _ = select.select([ours], [], [], 120)  # seconds
+        assert ended and os.read(ours, 1) == b""
     os.close(ours)
 
 

@@ -97,16 +97,22 @@ def first_process() -> int:
     others in the namespace end, and it ends with the warm process.
     """
     kernel.unshare(kernel.CLONE_NEWPID)
+    heard, told = os.pipe()
     pid = os.fork()
     if not pid:
-        wait()
+        os.close(heard)
+        wait(told)
+    os.close(told)
+    os.read(heard, 1)  # from here on it ends with this one
+    os.close(heard)
     return pid
 
 
-def wait() -> None:
+def wait(told: int) -> None:
     """What the first process does, with no file open, until it is killed."""
     try:
         kernel.prctl(kernel.SET_PDEATHSIG, signal.SIGKILL)
+        os.write(told, b".")  # it fails where the warm process is dead already
         os.closerange(0, os.sysconf("SC_OPEN_MAX"))
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # what is left to it is reaped
         while True:
