@@ -22,7 +22,7 @@ NAMED = {
     "looped: first head each time": ["merge-first-head"],
     "attention: scores times v": ["no-softmax"],
     "attention: scores beside": ["weights-returned-wrong"],
-    "attention: mask turned": ["needs-equal-sizes"],
+    "attention: mask turned": ["mask-transposed"],
 }
 
 
