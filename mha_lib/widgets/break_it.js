@@ -341,7 +341,7 @@ export default widget("Break it", (ui) => {
     const verdict = taken ? (taken === patient().name
       ? "✓ Found! “copy link” sends this patient on, without the answer. " : `✗ Not “${causeOf(known[taken])}”. `)
       : !ui.get("sealed") || !mistake || !GROUPS[step] ? ""
-        : sought() ? `✗ Not ${GROUPS[step]}: that line does what it should. ` : "✓ Found! ";
+        : sought() ? `✗ Not “${GROUPS[step]}”: that line does what it should. ` : "✓ Found! ";
     put(said, { "data-mark": verdict[0] ?? "" });
     say(said, verdict + (secret() ? "The name is hidden until you have guessed."
       : sought() ? (first ? "Which line makes the difference?" : "No number differs here. Switch on three inputs, and look again.")

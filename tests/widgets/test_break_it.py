@@ -376,7 +376,7 @@ def test_a_puzzle_hides_its_line_until_it_is_found(live):
     assert opened.root_element.locator("select").is_hidden()
     assert "press the line" in opened.text(".mha-lead")
     line(opened, "weights").click()
-    assert opened.text(SAID).startswith("✗ Not softmax: that line does")
+    assert opened.text(SAID).startswith("✗ Not “softmax”: that line does")
     assert marks(opened) == ["?"] * 9
     line(opened, "mask").press("Enter")
     assert opened.text(SAID).startswith("✓ Found! check says: Query t sees key t + 1")
