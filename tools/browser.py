@@ -30,6 +30,22 @@ def launch(playwright: Playwright, *more: str) -> Browser:
     return playwright.chromium.launch(executable_path=executable, args=[*FLAGS, *more])
 
 
+def open_folder(browser: Browser, folder: Path) -> Page:
+    """An empty page whose scripts may import the folder's JavaScript, as "/name.js"."""
+
+    def give(route):
+        name = route.request.url.rpartition("/")[2]
+        kind, text = "text/html", ""
+        if name:
+            kind, text = "text/javascript", (folder / name).read_text(encoding="utf-8")
+        route.fulfill(content_type=kind, body=text)
+
+    page = browser.new_page()
+    page.route("http://folder.test/**", give)
+    page.goto("http://folder.test/")
+    return page
+
+
 class Visit:
     """A page in a fresh context, and all that it complained of."""
 

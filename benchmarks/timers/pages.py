@@ -3,12 +3,13 @@
     python -m benchmarks.timers.pages                 # after: make book
     python -m benchmarks.timers.pages --pages book/01_attention --runs 3
 
-Four tables. Bytes are those that cross a network, compressed. A cold load has
+Five tables. Bytes are those that cross a network, compressed. A cold load has
 4 Mbit/s and 40 ms latency; "without" is the same page with its widgets taken out. The
 first screen is complete when its largest part is painted; "without" has no picture, and
 the shift is what moves then, of a screen. An answer is the work of the browser's main
 thread from a key to the picture, for 12 heads of 64 × 64, at full speed and slowed down
-four times.
+four times. A token is one that the language model of *Take a model apart* reads behind
+64 others; it is held to torch by tests/widgets/test_model_run.py.
 """
 
 import argparse
@@ -26,9 +27,12 @@ from pathlib import Path
 import torch
 from playwright.sync_api import Browser, sync_playwright
 
+from mha_lib.model.kept import load_kept
+from mha_lib.model.quantised import read_packed
 from mha_lib.widgets import AttentionExplorer, to_html
+from mha_lib.widgets.base import HERE
 from tools import book
-from tools.browser import launch
+from tools.browser import launch, open_folder
 
 COMPRESSED = (".html", ".js", ".css", ".svg", ".json")
 WIDGET_PARTS = re.compile(
@@ -239,6 +243,36 @@ def union(spans: list[tuple[float, float]]) -> float:
     return total
 
 
+READ = """async ([packed, tokens, prompt, runs]) => {
+    const { unpackModel } = await import("/packed_model.js");
+    const { makeRunner } = await import("/model_run.js");
+    const model = unpackModel(packed);
+    return Array.from({ length: runs }, () => {
+        const runner = makeRunner(model);
+        const times = [performance.now()];
+        for (const length of [prompt, prompt + 1]) {
+            runner.read(tokens.slice(0, length));
+            times.push(performance.now());
+        }
+        return [times[1] - times[0], times[2] - times[1]];
+    });
+}"""
+PROMPT = 64  # tokens
+
+
+def token(browser: Browser, runs: int = 50) -> None:
+    print("\nmilliseconds            the prompt   one more token   longest")
+    tokens = load_kept()[1].encode("The list is a sequence of items. " * 20)
+    page = open_folder(browser, HERE)
+    found = page.evaluate(READ, [read_packed()[1], tokens[: PROMPT + 1], PROMPT, runs])
+    page.close()
+    prompt, one = zip(*found)
+    print(
+        f"{PROMPT} tokens       {statistics.median(prompt):16.1f} "
+        f"{statistics.median(one):16.2f} {max(one):9.2f}"
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--pages", nargs="*", default=book.pages())
@@ -250,6 +284,7 @@ def main() -> None:
         cold_loads(browser, root, options.pages, options.runs)
         first_screen(browser, root, options.runs)
         answers(browser)
+        token(browser)
         browser.close()
 
 

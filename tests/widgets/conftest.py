@@ -22,7 +22,7 @@ from mha_lib.widgets import (
     to_html,
 )
 from mha_lib.widgets.base import HERE, Widget
-from tools.browser import Visit
+from tools.browser import Visit, open_folder
 
 WITHOUT_BROWSER = "WIDGETS_WITHOUT_BROWSER"  # set: only what tests Python
 
@@ -153,17 +153,7 @@ def every_widget() -> list[Widget]:
 @pytest.fixture(scope="module")
 def scripts(chromium):
     """A page that may import our JavaScript by file, as "/tensor.js"."""
-
-    def give(route):
-        name = route.request.url.rpartition("/")[2]
-        kind, text = "text/html", ""
-        if name:
-            kind, text = "text/javascript", (HERE / name).read_text(encoding="utf-8")
-        route.fulfill(content_type=kind, body=text)
-
-    opened = chromium.new_page()
-    opened.route("http://widgets.test/**", give)
-    opened.goto("http://widgets.test/")
+    opened = open_folder(chromium, HERE)
     yield opened
     opened.close()
 
