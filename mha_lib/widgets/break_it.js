@@ -125,6 +125,12 @@ export default widget("Break it", (ui) => {
     });
   });
   const now = () => programs[ui.get("opened")];
+  const tried = { of: null, steps: new Set() }; // of one puzzle: the lines that are right
+  ui.follow(() => {
+    const [of, guess] = [now(), ui.get("guess")];
+    if (of !== tried.of || !guess) [tried.of, tried.steps] = [of, new Set()];
+    if (sought() && guess) tried.steps.add(guess);
+  });
 
   // --- what is changed: every change can be taken back ------------------------------------
   const STATE = ["mistakes", "opened", "step", "three", "patient", "sealed", "guess"];
@@ -188,7 +194,7 @@ export default widget("Break it", (ui) => {
     ui.follow(() => {
       const { here, right, differs } = now();
       const first = sought() ? "" : now().first;
-      say(mark, sought() ? "?" : differs[step] ? "✗" : "✓");
+      say(mark, sought() ? (tried.steps.has(step) ? "–" : "?") : differs[step] ? "✗" : "✓");
       put(mark, { "data-mark": mark.textContent });
       const written_ = here.code[step];
       write(text, written_);
