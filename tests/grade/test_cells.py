@@ -92,3 +92,19 @@ def test_a_failure_belongs_to_what_its_cell_defines(source, hit):
     notes = cells.run(ModuleType("submission"), sources, 60.0)
     found = cells.meant_for("split", sources, notes)
     assert found.startswith(hit) and bool(found) == bool(hit)
+
+
+@alarm
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_time_limit_that_python_swallows_comes_again():
+    """What is raised in a `__del__` is lost; both timers may fall into one."""
+
+    class Slow:
+        def __del__(self):
+            while True:
+                pass
+
+    with pytest.raises(cells.OutOfTime), cells.time_limit(0.1):
+        Slow(), Slow(), Slow()
+        while True:
+            pass

@@ -276,6 +276,40 @@ def test_nothing_in_it_outlives_the_warm_process():
 
 
 @linux
+def test_the_first_process_ends_where_the_warm_one_was_killed_before_it_began():
+    """It is held back until the warm process is dead, whose end it then cannot hear."""
+    if not namespaces():
+        pytest.skip("this system grants no namespaces")
+    (held, begun), (wait, go) = os.pipe(), os.pipe()
+    code = f"""
+import os, signal, sys
+sys.path.insert(0, {str(INSIDE.parent)!r})
+from inside import kernel, spaces
+prctl = kernel.prctl
+def late(*arguments):
+    os.write({begun}, b".")
+    os.read({wait}, 1)
+    return prctl(*arguments)
+kernel.prctl = late
+spaces.enter({os.geteuid() == 0!r}, [])
+spaces.first_process()
+signal.pause()
+"""
+    warm = subprocess.Popen([sys.executable, "-c", code], pass_fds=[begun, wait])
+    assert os.read(held, 1) == b"."
+    first = Path(spaces.CHILDREN.format(warm.pid)).read_text()
+    ended = os.pidfd_open(int(first))
+    warm.kill()
+    warm.wait()
+    os.write(go, b".")
+    try:
+        assert select.select([ended], [], [], 120)[0], "it outlives the warm process"
+    finally:
+        for file in (ended, held, begun, wait, go):
+            os.close(file)
+
+
+@linux
 @root
 def test_a_user_that_a_container_does_not_have_is_not_taken():
     code = """
