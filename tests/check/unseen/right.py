@@ -7,17 +7,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from tests.check.unseen.usual import Attention, Plain, PlainModel
+from tests.check.unseen.usual import Attention, Plain, PlainModel, programs
 
-RIGHT = []
-
-
-def right(task):
-    def keep(program):
-        RIGHT.append((task, program))
-        return program
-
-    return keep
+RIGHT, right = programs()
 
 
 @right("next_token_loss")

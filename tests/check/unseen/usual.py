@@ -1,7 +1,21 @@
-"""A block and a model as they are asked for; the others are made of them."""
+"""A block and a model as they are asked for, of which others are made; and a list."""
 
 import torch
 from torch import nn
+
+
+def programs():
+    """A list of (task, program), and what puts a program under its task into it."""
+    found = []
+
+    def of(task):
+        def keep(program):
+            found.append((task, program))
+            return program
+
+        return keep
+
+    return found, of
 
 
 class Attention(nn.Module):

@@ -4,17 +4,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from tests.check.unseen.usual import Plain, PlainModel
+from tests.check.unseen.usual import Plain, PlainModel, programs
 
-WRONG = []
-
-
-def wrong(task):
-    def keep(program):
-        WRONG.append((task, program))
-        return program
-
-    return keep
+WRONG, wrong = programs()
 
 
 # --- next_token_loss ---
