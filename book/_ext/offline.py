@@ -76,10 +76,9 @@ COLOURS = 256  # of a plot; nobody sees which are left out
 def pack(picture: Path) -> None:
     """Store a PNG with few colours as WebP, about half as large."""
     with Image.open(picture) as image:
-        few = image.convert("RGBA").quantize(COLOURS, dither=Image.Dither.NONE)
-        if (
-            image.convert("RGB").getpixel((0, 0)) == WHITE[:3]
-        ):  # which is nearly so now
+        many = image.convert("RGBA")
+        few = many.quantize(COLOURS, dither=Image.Dither.NONE)
+        if many.getpixel((0, 0)) == WHITE:  # now it is nearly so
             palette, paper = few.getpalette("RGBA"), 4 * few.getpixel((0, 0))
             palette[paper : paper + 4] = WHITE
             few.putpalette(palette, "RGBA")

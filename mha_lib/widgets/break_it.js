@@ -202,8 +202,8 @@ export default widget("Break it", (ui) => {
       instead.hidden = step !== first || !lost.length;
       write(instead, lost.map((x) => `right: ${x}`));
       const same = here.steps[step].parts[0].shape === right.steps[step].parts[0].shape;
-      say(shape, `${here.steps[step].parts[0].shape} ${same ? "✓" : "✗"}`);
-      put(shape, { "data-mark": same ? "✓" : "✗" });
+      say(shape, here.steps[step].parts[0].shape + (same ? "" : " ✗"));
+      put(shape, { "data-mark": same ? "" : "✗" });
       put(line, { "data-first": step === first });
       press(line, step === (sought() ? ui.get("guess") : shownStep()));
     });
@@ -349,7 +349,7 @@ export default widget("Break it", (ui) => {
       : !ui.get("sealed") || !mistake || !GROUPS[step] ? ""
         : sought() ? `✗ Not “${GROUPS[step]}”: that line does what it should. ` : "✓ Found! ";
     put(said, { "data-mark": verdict[0] ?? "" });
-    say(said, verdict + (secret() ? "The name is hidden until you have guessed."
+    say(said, verdict + (secret() ? "The name of the mistake is hidden until you have guessed."
       : sought() ? (first ? "Which line makes the difference?" : "No number differs here. Switch on three inputs, and look again.")
       : !mistake ? "All its numbers are those of the right program. Choose a mistake for it."
         : !first ? `No number differs: query, key and value are one tensor here, so “${mistake}” is no mistake. Switch on three inputs.`

@@ -380,6 +380,7 @@ def test_a_puzzle_hides_its_line_until_it_is_found(live):
     line(opened, "scores").click()
     tried = ["–" if x in ("scores", "weights") else "?" for x in STEPS]
     assert marks(opened) == tried
+    assert opened.button("too good").get_attribute("aria-pressed") == "true"
     line(opened, "mask").press("Enter")
     assert opened.text(SAID).startswith("✓ Found! check says: Query t sees key t + 1")
     assert marks(opened)[:2] == ["✗", "✓"]
