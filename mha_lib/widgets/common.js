@@ -257,7 +257,7 @@ export const press = (one, pressed) => put(one, { "aria-pressed": pressed });
 export function tryThis(ui, offered, caption = "Try this") {
   const row = h("div", { class: "mha-tries", role: "group", "aria-label": caption.toLowerCase() });
   const note = h("output", { class: "mha-note", "aria-live": "polite" });
-  const is = (state) => Object.entries(state).every(([trait, x]) => 
+  const is = (state) => Object.entries(state).every(([trait, x]) => ui.answered.includes(trait) ||
     JSON.stringify(ui.get(trait)) === JSON.stringify(x));
   let [all, shown] = [{}, ""];
   ui.follow(() => {
