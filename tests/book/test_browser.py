@@ -200,7 +200,7 @@ def faults(page, options: dict) -> list[str]:
     return [f"{x['id']}: {n['html'][:200]}" for x in found for n in x["nodes"]]
 
 
-COLOURFUL = [*book.pages()[::5], *filter(widgets_of, book.pages())]
+COLOURFUL = [*book.pages()[::10], *list(filter(widgets_of, book.pages()))[::2]]
 
 
 @sample(COLOURFUL, "reader", indirect=True)
@@ -242,6 +242,14 @@ def test_paper_shows_all_of_it(reader):
 
 
 # --- from a server, and without scripts -----------------------------------------------
+
+
+def test_nothing_but_this_machine_is_reached_and_who_tries_is_heard(visit):
+    opened = visit("book/glossary")
+    reached = "address => fetch(address, {mode: 'no-cors'}).then(() => 1, () => 0)"
+    assert opened.page.evaluate(reached, "http://192.0.2.1/") == 0
+    assert opened.complaints[0] == "asked for http://192.0.2.1/"
+    assert "ERR_PROXY_CONNECTION_FAILED" in opened.complaints[1]
 
 
 @sample([*book.pages()[::8], "book/05_masks"])

@@ -15,6 +15,7 @@ def root():
         yield address
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize("page", CHAPTERS)
 def test_a_chapter_is_light(chromium, root, page):
     weight = load(chromium, f"{root}/{page}.html", False)["bytes"] / 1000

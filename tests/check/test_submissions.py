@@ -36,6 +36,7 @@ def test_nothing_that_is_right_is_faulted(submission, task):
     assert found.mistakes == [] and found.verdict == "right"
 
 
+@pytest.mark.sweep(3)  # of those above, which are diagnosed once
 @pytest.mark.parametrize("submission, task", RIGHT, ids=[named(s) for s, _ in RIGHT])
 def test_properties_have_names_that_are_known(submission, task):
     told = diagnosed(submission, task).to_dict()

@@ -113,6 +113,7 @@ def test_properties_count_only_where_something_is_right(place):
     assert points == {"right.py": "4", "changes.py": "3", "zeros.py": "0"}
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize(
     ("submission", "task", "requires", "name"),
     BROKEN,

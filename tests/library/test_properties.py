@@ -44,7 +44,7 @@ def small_tiles():
         yield
 
 
-@pytest.mark.sweep(3)
+@pytest.mark.sweep(7)
 @pytest.mark.parametrize(
     ("law", "subject"),
     [

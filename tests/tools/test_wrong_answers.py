@@ -308,7 +308,7 @@ def own(id):
     }
 
 
-@pytest.mark.sweep(3)
+@pytest.mark.sweep(5)
 @pytest.mark.parametrize("case", WRONG)
 def test_a_wrong_answer_is_not_right(case):
     id, name = case.partition(",")[0].split()
@@ -323,6 +323,7 @@ def test_every_task_of_the_assignments_has_a_wrong_answer():
     assert ours == {case.partition(",")[0] for case in WRONG}
 
 
+@pytest.mark.sweep(6)  # each of the five once, with a seed of its own
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("id", ["a1", "a2", "a3", "a5", "a6"])
 def test_solutions_are_right_for_every_seed(id, seed):
@@ -331,6 +332,7 @@ def test_solutions_are_right_for_every_seed(id, seed):
             assert diagnose(answer(id, name), task, seed=seed).verdict == "right", name
 
 
+@pytest.mark.sweep(5)
 @pytest.mark.parametrize("seed", range(5))
 def test_a_model_of_the_language_is_right_for_every_seed(seed):
     assert diagnose(answer("a5", "perfect"), "a5.trained", seed=seed).verdict == "right"
@@ -394,7 +396,7 @@ BY_EXAMPLE = {k: v for k, v in (WRONG | SEEN).items() if k.startswith("a6")}
 NAMES = {case.partition(",")[0].split()[1] for case in BY_EXAMPLE}
 
 
-@pytest.mark.sweep(3)
+@pytest.mark.sweep(7)
 @pytest.mark.parametrize("case", sorted(BY_EXAMPLE.keys() - UNSEEN))
 def test_the_example_of_a_task_fails_with_a_sentence(solved, case):
     name = case.partition(",")[0].split()[1]

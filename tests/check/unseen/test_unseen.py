@@ -16,7 +16,6 @@ from tests.check.unseen import wrong_language, wrong_parts, wrong_third
 from tests.check.unseen.right import RIGHT
 
 WRONG = [*wrong_parts.WRONG, *wrong_language.WRONG, *wrong_third.WRONG]
-exhaustive = pytest.mark.exhaustive
 pytestmark = pytest.mark.long
 
 
@@ -24,9 +23,8 @@ def named(rows):
     return {"argvalues": rows, "ids": [program.__name__ for _, program in rows]}
 
 
-@pytest.mark.parametrize(
-    "seed", [0, *(pytest.param(x, marks=exhaustive) for x in range(1, 8))]
-)
+@pytest.mark.sweep(19)
+@pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize(("task", "program"), **named(WRONG))
 def test_what_is_wrong_is_not_called_right(task, program, seed):
     report = check(program, task, seed=seed)
@@ -34,6 +32,7 @@ def test_what_is_wrong_is_not_called_right(task, program, seed):
     assert "wrong in ." not in repr(report) and "[]" not in repr(report)
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("seed", [0, 5])
 @pytest.mark.parametrize(("task", "program"), **named(RIGHT))
 def test_what_is_right_is_called_right(task, program, seed):
