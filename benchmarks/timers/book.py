@@ -3,6 +3,7 @@
     python -m benchmarks.timers.book             # a full build, one with nothing to do
     python -m benchmarks.timers.book --tests     # the tests of each room as well
     python -m benchmarks.timers.book --chapters  # each chapter beside an empty kernel
+    python -m benchmarks.timers.book --pages     # each page that runs, on one core
 
 The first two work on a copy of the tree, so that nothing built before helps and
 nothing of yours is touched.
@@ -19,9 +20,14 @@ from pathlib import Path
 
 import nbformat
 
-from tools import book, notebook, tree
+from tools import book, executed, notebook, tree
 
-GOALS = {"full": 90, "nothing changed": 20, "chapters": 4}  # seconds; times empty ones
+GOALS = {  # seconds; but chapters: times empty ones
+    "full": 90,
+    "nothing changed": 20,
+    "chapters": 4,
+    "page": 12,
+}
 
 
 def timed(title: str, arguments: list[str], root: Path, goal: int = 0) -> None:
@@ -80,12 +86,39 @@ def chapters() -> None:
     print(f"all chapters: {ratio:.2f} times (goal: under {GOALS['chapters']})")
 
 
+def pages(names: list[str]) -> None:
+    """What each page and each assignment costs by itself, its kernel's start included.
+
+    Seconds of CPU are those of the page whatever else runs; those on the clock are not.
+    """
+    os.environ["OMP_NUM_THREADS"] = "1"
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # and all kernels
+    found = executed.pages() | {path: notebook.read(path) for path in book.sources()}
+    took = {}
+    for path, page in found.items():
+        if names and path.stem not in names:
+            continue
+        start, before = time.perf_counter(), cpu()
+        notebook.run(page, path)
+        took[path.stem] = cpu() - before
+        clock = time.perf_counter() - start
+        print(
+            f"{path.stem:36}{took[path.stem]:6.1f} s of CPU {clock:6.1f} s", flush=True
+        )
+    over = [name for name, used in took.items() if used > GOALS["page"]]
+    print(f"above {GOALS['page']} s of CPU: {', '.join(over) or 'none'}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tests", action="store_true", help="of each room, too")
     parser.add_argument("--chapters", action="store_true", help="executed one by one")
+    parser.add_argument("--pages", nargs="*", metavar="NAME", help="all, or these")
     options = parser.parse_args()
-    if options.chapters:
+    if options.pages is not None:
+        pages(options.pages)
+    elif options.chapters:
         chapters()
     else:
         build_and_test(options.tests)

@@ -11,7 +11,7 @@ import torch
 from bs4 import BeautifulSoup
 from torch import tensor
 
-from evidence import agreement, watch
+from evidence import agreement, judged, oracles, watch
 from evidence.distance import distance
 from evidence.helpers import STYLES
 from evidence.laws import LAWS, equals_the_definition
@@ -89,6 +89,14 @@ def test_code_is_narrow(cells):
     for cell in cells:
         if cell.cell_type == "code":
             assert max(map(len, cell.source.splitlines())) <= 88, cell.source
+
+
+def test_the_page_loads_none_of_its_judges(cells):
+    # To load them and to run their cases takes twice as long as a page may take.
+    code = "\n".join(cell.source for cell in cells if cell.cell_type == "code")
+    judges = r"(?:import|from) (?:keras|jax|flax|onnx|transformers|x_transformers)\b"
+    assert re.findall(rf"{judges}|empty_rows", code) == []
+    assert re.findall(r"watch\.run\((.*?)\)", code) == ["definition"]
 
 
 def test_the_picture_comes_first_and_is_described(built):
@@ -193,6 +201,44 @@ def test_a_failure_is_named(tests, more, message):
     said = str(failure.value)
     assert said.startswith(f"1 failed, first {tests.name}")
     assert len(said.splitlines()) == 1
+
+
+def test_a_summary_keeps_each_distance_to_two_digits(tests):
+    short = judged.summary(watch.run(tests.name, root=tests.parent).comparisons)
+    assert short["numbers"] == 2 * (1 + 2 + 3 + 4 + 5)
+    found = judged.points(short["distances"])
+    near = [x for x, dtype in found if dtype == torch.float32]
+    assert near == [float(f"{2**-22:.1e}")] * 5
+    assert [x for x, dtype in found if dtype == torch.float16] == [0.0] * 5
+
+
+def test_the_stored_run_has_every_judge_and_every_blind_spot():
+    stored = judged.stored()
+    files = [oracles.tests_of(key) for key in COUNTS]
+    assert list(stored["comparisons"]) == [*files, judged.OPTIONS]
+    assert all(x["numbers"] for x in stored["comparisons"].values())
+    assert {x.seen_by for x in BLIND_SPOTS} <= set(stored["names"])
+
+
+def test_a_stored_run_grows_stale(monkeypatch):
+    before = judged.sources()
+    monkeypatch.setattr(judged, "JUDGES", judged.JUDGES[1:])
+    release = judged.sources()
+    monkeypatch.setattr(judged, "READ", judged.READ[1:])
+    assert len({before, release, judged.sources()}) == 3
+
+
+@pytest.mark.exhaustive  # half a minute, for tests that `make test` runs anyway
+def test_the_stored_run_is_what_the_judges_say_now():
+    assert not judged.is_stale(), "run: python -m evidence.judged"
+    asked, stored = judged.ask(), judged.stored()
+    for key in ("tests", "names", "options", "empty rows"):
+        assert asked[key] == stored[key], key
+    numbers = [
+        {place: x["numbers"] for place, x in run["comparisons"].items()}
+        for run in (asked, stored)
+    ]
+    assert numbers[0] == numbers[1]
 
 
 def test_nothing_to_run_is_a_failure(tests):

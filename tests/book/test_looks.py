@@ -47,6 +47,30 @@ def test_a_long_name_is_split(visit):
     assert max(lines) > 1
 
 
+# --- code on a phone ----------------------------------------------------------------
+
+MOVED = """() => new Promise(drawn => {
+    for (const pre of document.querySelectorAll('.bd-article pre'))
+        pre.scrollLeft = pre.scrollWidth;
+    requestAnimationFrame(() => requestAnimationFrame(drawn));
+})"""
+FADES = """() => [...document.querySelectorAll('.bd-article pre')]
+    .filter(pre => pre.checkVisibility())
+    .map(pre => [
+        pre.scrollWidth > pre.clientWidth,
+        parseFloat(getComputedStyle(pre).getPropertyValue('--fade')) > 0,
+    ])"""
+
+
+def test_code_that_goes_on_beyond_the_edge_fades_there(visit):
+    page = visit("book/10_what_it_costs", viewport=PHONE).page
+    seen = page.evaluate(FADES)
+    assert {goes_on for goes_on, _ in seen} == {True, False}
+    assert all(goes_on == fades for goes_on, fades in seen)
+    page.evaluate(MOVED)
+    assert not any(fades for _, fades in page.evaluate(FADES))
+
+
 # --- paper --------------------------------------------------------------------------
 
 WITH_WIDGETS = ["book/03_all_heads_at_once", "book/05_masks"]
