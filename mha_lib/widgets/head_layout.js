@@ -8,12 +8,12 @@ import { run } from "./head_layout_steps.js";
 import {
   and, axisName, caption, isAxis, judge, labelOf, leading, luck, origin, places, tokenOf, TOKENS,
 } from "./head_layout_verdict.js";
+import { travel, whereabouts } from "./head_layout_travel.js";
 import { contiguous } from "./tensor.js";
 
 const MOST_CELLS = 48;
 const [TIGHT, TIGHTER] = [12, 13]; // cells: tables share their heads; all is narrower
 const MOST_STEPS = 8;
-const TRAVEL = 600; // milliseconds that a number takes to its new place
 
 const tuple = (list) => `(${list.join(list.length === 1 ? "" : ", ")}${list.length === 1 ? "," : ""})`;
 
@@ -161,28 +161,6 @@ function drawing(state, before, sizes) {
   } };
 }
 
-/** Let each number travel from where it stood in memory, or in the tables. */
-function travel(node, from) {
-  if (motionReduced() || document.hidden) return;
-  for (const [key, { cell, x, y }] of whereabouts(node)) {
-    const old = from.get(key);
-    if (!old || (Math.abs(old.x - x) < 1 && Math.abs(old.y - y) < 1)) continue;
-    const start = { transform: `translate(${old.x - x}px, ${old.y - y}px)`, zIndex: 2 };
-    cell.animate([start, { transform: "none", zIndex: 2 }], { duration: TRAVEL, easing: "ease-in-out" });
-  }
-}
-
-/** Each cell's place, from the corner of the picture that it belongs to. */
-function whereabouts(node) {
-  return new Map(["memory", "tables"].flatMap((part) => {
-    const corner = node.querySelector(`.mha-${part}`)?.getBoundingClientRect();
-    return [...node.querySelectorAll(`.mha-${part} [data-element]`)].map((cell) => {
-      const { left, top } = cell.getBoundingClientRect();
-      return [`${part} ${cell.dataset.element}`, { cell, x: left - corner.left, y: top - corner.top }];
-    });
-  }));
-}
-
 function check(ui) {
   const texts = (steps) => Array.isArray(steps) && steps.every((step) => typeof step === "string");
   need(["steps", "beside"].every((trait) => texts(ui.get(trait))), "the steps must be a list of texts.");
@@ -211,7 +189,7 @@ function sizesOf(ui) {
 }
 
 /** One list of steps: its code, its verdict, and what it has made up to the step shown. */
-function way(ui, trait, title, followed) {
+function way(ui, trait, title, followed, moves) {
   const code = h("code", {});
   const verdict = h("p", { class: "mha-outcome" });
   const body = h("div");
@@ -219,6 +197,11 @@ function way(ui, trait, title, followed) {
   const node = h("div", { class: "mha-way", role: "group", "aria-label": title },
     h("div", { class: "mha-head" }, h("p", {}, code), verdict), same, body);
   let [known, shown, at] = ["", null, 0];
+  let from = null;
+  const statement = () => JSON.stringify([ui.get(trait), sizesOf(ui), Math.min(stepOf(ui), ui.get(trait).length - 1)]);
+  moves.push(() => {
+    from = shown && !motionReduced() && statement() !== known ? whereabouts(shown.node) : new Map();
+  });
   ui.follow(() => {
     const [steps, sizes] = [ui.get(trait), sizesOf(ui)];
     node.hidden = steps.length === 0;
@@ -226,7 +209,7 @@ function way(ui, trait, title, followed) {
     const now = Math.min(stepOf(ui), steps.length - 1);
     same.hidden = trait === "steps" || parted(ui);
     put(body, { class: same.hidden ? "" : "mha-folded" }); // what lies there travels on
-    const state = JSON.stringify([steps, sizes, now]);
+    const state = statement();
     if (state !== known) {
       const states = run(steps, sizes);
       const here = Math.min(now, states.length - 1); // an error ends the steps
@@ -236,10 +219,10 @@ function way(ui, trait, title, followed) {
         class: i > here ? "mha-later" : i === here ? "mha-now" : "", "aria-current": i === here && "step",
       }, text)));
       verdict.replaceChildren(h("b", { "data-mark": mark }, mark), ` ${short}.${ended && "✓…".includes(mark) ? luck(steps, sizes) : ""}`);
-      const from = shown && Math.abs(here - at) === 1 ? whereabouts(shown.node) : new Map();
+      const next = Math.abs(here - at) === 1;
       shown = drawing(states[here], states[here - 1]?.value, sizes);
       body.replaceChildren(shown.node);
-      travel(shown.node, from);
+      if (next) moves.done.push({ node: shown.node, from });
       [known, at] = [state, here];
     }
     shown.follow(followed());
@@ -436,7 +419,10 @@ export default widget("Head layout", (ui) => {
     const whose = `${TOKENS[b][t]}${sizes.B > 1 ? ` of sequence ${b}` : ""}`;
     say(line, `${labelOf(followed(), sizes)}: feature ${e} of token ${whose}, number ${d} of head ${head}.`);
   });
-  ways.append(way(ui, "steps", "steps", followed), way(ui, "beside", "steps below them", followed));
+  const moves = Object.assign([], { done: [] });
+  ui.follow(() => moves.forEach((look) => look()));
+  ways.append(way(ui, "steps", "steps", followed, moves), way(ui, "beside", "steps below them", followed, moves));
+  ui.follow(() => travel(moves.done.splice(0)));
   ui.root.append(
     tryThis(ui, () => tries),
     controls(recipe("compare with", "beside", "nothing"), h("span", { class: "mha-stepper" }, back, next, count)),

@@ -359,6 +359,7 @@ function chart(ui, what, content) {
   const frame = h("figure", {}, caption, picture);
   let drawn = "";
   ui.follow(() => {
+    if (frame.closest("details:not([open])")) return; // unfolded, the root grows and asks again
     const { curves, kinds, sizes, place, of, log, limit } = content();
     const { left, right, top, bottom, height } = CHART;
     const width = Math.max(160, frame.clientWidth);
