@@ -116,8 +116,11 @@ function drawTensor(context, step, at, largest, { wide, high, block, across }, c
   const { groups, places, data, rows, columns, offset } = step;
   const [down, right] = groups.slice(-2);
   const chosen = offset(at);
+  let set = ""; // to name a font costs more than to write with it
   const write = (text, x, y, align, colour = colours.muted, font = "11px") => {
-    Object.assign(context, { textAlign: align, fillStyle: colour, font: `${font} system-ui, sans-serif` });
+    if (font !== set) context.font = `${font} system-ui, sans-serif`;
+    set = font;
+    Object.assign(context, { textAlign: align, fillStyle: colour });
     context.fillText(text, x, y);
   };
   context.textBaseline = "middle";
