@@ -10,12 +10,16 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator
+from itertools import chain
 from math import log2
 from pathlib import Path
 
+from asked import ASKED
 from docutils import nodes
+from sphinx.addnodes import glossary
 from sphinx.application import Sphinx
 from sphinx.search.en import SearchEnglish
+from sphinx.util import logging
 
 INDEX = "sections.js"
 PAGE, HEADING, NAMED, TEXT, CODE = 2, 8, 4, 1, 0.4  # what a word counts in each
@@ -41,7 +45,9 @@ def words(text: str) -> Iterator[str]:
 def parts(node: nodes.Element) -> Iterator[tuple[float, str]]:
     """(what a word counts, the text) of a section, not of those beneath it."""
     for child in node.children:
-        if isinstance(child, nodes.section | nodes.raw | nodes.comment):
+        if isinstance(
+            child, nodes.section | nodes.raw | nodes.comment | glossary
+        ):
             continue
         if isinstance(child, nodes.title) and isinstance(node, nodes.section):
             yield HEADING, child.astext()
@@ -50,12 +56,18 @@ def parts(node: nodes.Element) -> Iterator[tuple[float, str]]:
             yield NAMED, " ".join(DEFINED.findall(child.astext()))
             yield NAMED, " ".join(ERROR.findall(child.astext()))
         elif isinstance(child, nodes.term):
-            yield NAMED, child.astext()
+            yield (HEADING if child["ids"] else NAMED), child.astext()
         elif isinstance(child, nodes.TextElement | nodes.Text):
             yield TEXT, child.astext()
             yield NAMED, " ".join(ERROR.findall(child.astext()))
         else:
             yield from parts(child)
+
+
+def asked(place: str) -> Iterator[tuple[float, str]]:
+    """What readers call a section who have not read it."""
+    if place in ASKED:
+        yield HEADING, ASKED[place]
 
 
 class Index:
@@ -66,6 +78,7 @@ class Index:
         self.pages: list[tuple[str, str]] = []
         self.sections: list[tuple[int, str, str]] = []
         self.found: dict[str, list[tuple[int, int]]] = {}
+        self.asked: list[tuple[int, list[str]]] = []
 
     def add(self, page: str, doctree: nodes.document) -> None:
         """Take in a page."""
@@ -77,19 +90,37 @@ class Index:
             heading = section.children[0] if section.children else None
             if not isinstance(heading, nodes.title):
                 continue
-            count = Counter({stem: PAGE for stem in self.stems(title.astext())})
-            times = Counter()
-            for weight, text in parts(section):
-                times.update((stem, weight) for stem in self.stems(text))
-            for (stem, weight), n in times.items():
-                count[stem] += weight * min(n, 1 if weight > TEXT else OFTEN)
             where = section["ids"][0] if section.parent is not doctree else ""
-            for stem, weight in count.items():
-                strength = min(STRONGEST, max(1, round(2 * log2(1 + weight))))
-                self.found.setdefault(stem, []).append(
-                    (len(self.sections), strength)
-                )
-            self.sections.append((len(self.pages) - 1, where, heading.astext()))
+            self.enter(where, heading.astext(), section)
+        for term in doctree.findall(nodes.term):
+            if term["ids"] and isinstance(term.parent.parent.parent, glossary):
+                self.enter(term["ids"][0], term.astext(), term.parent)
+
+    def enter(self, where: str, heading: str, content: nodes.Element) -> None:
+        """Take in a section, or a term of the glossary, of the last page."""
+        page, title = self.pages[-1]
+        times = Counter()
+        for weight, text in chain(parts(content), asked(f"{page}#{where}")):
+            times.update((stem, weight) for stem in self.stems(text))
+        count = Counter({stem: PAGE for stem in self.stems(title)})
+        for (stem, weight), n in times.items():
+            count[stem] += weight * min(n, 1 if weight > TEXT else OFTEN)
+        for stem, weight in count.items():
+            strength = min(STRONGEST, max(1, round(2 * log2(1 + weight))))
+            self.found.setdefault(stem, []).append(
+                (len(self.sections), strength)
+            )
+        for phrase in ASKED.get(f"{page}#{where}", "").split(", "):
+            if stems := sorted({*self.stems(phrase)}):
+                self.asked.append((len(self.sections), stems))
+        self.sections.append((len(self.pages) - 1, where, heading))
+
+    def nowhere(self) -> set[str]:
+        """Places of which it is said what is asked, and that do not exist."""
+        known = {
+            f"{self.pages[page][0]}#{where}" for page, where, _ in self.sections
+        }
+        return ASKED.keys() - known
 
     def stems(self, text: str) -> Iterator[str]:
         """What is looked for: stems, as Sphinx makes them in the page."""
@@ -109,6 +140,7 @@ class Index:
             "pages": self.pages,
             "sections": self.sections,
             "stems": stems,
+            "asked": self.asked,
         }
         text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
         return f"var bookSections = {text};\n"
@@ -128,6 +160,10 @@ def write(app: Sphinx, error: Exception | None) -> None:
     index = Index()
     for page in sorted(app.env.found_docs):
         index.add(page, app.env.get_doctree(page))
+    for place in sorted(index.nowhere()):
+        logging.getLogger(__name__).warning(
+            "asked.py names no section: %s", place
+        )
     path = Path(app.outdir) / "_static" / INDEX
     path.write_text(index.written(), encoding="utf-8")
 

@@ -5,13 +5,17 @@
 
 (() => {
   const MOST = 30; // results
-  const RARE_ENOUGH = 0.5; // of a query's weight has to be found in a section
+  const RARE_ENOUGH = 0.3; // of a query's weight has to be found in a section
   const KINDS = [
     [/^book\/\d\d_/, 1.2], // a chapter explains what others use
     [/^book\/assignments/, 0.8],
+    [/^book\/glossary/, 0.35], // a definition, where no section has that name
     [/./, 1],
   ];
-  const { pages, sections, stems } = bookSections;
+  // Words of a question that say nothing of what is asked for.
+  const ASKING = new Set(("all always can could do does each gets have how i instead me mine my only should "
+    + "that use what when which would you your").split(" "));
+  const { pages, sections, stems, asked } = bookSections;
   const known = Object.keys(stems).sort();
 
   // "1f7 03" → [[section, strength], …]
@@ -62,7 +66,7 @@
   const rank = (query) => {
     const stemmer = new Stemmer();
     const all = words(query);
-    const telling = all.filter((word) => !stopwords.includes(word));
+    const telling = all.filter((word) => !stopwords.includes(word) && !ASKING.has(word));
     const wanted = new Set(
       (telling.length > 0 ? telling : all).map((word) => stemmer.stemWord(word)),
     );
@@ -85,6 +89,13 @@
       }
     }
     const phrase = plain(query);
+    const meant = new Map(); // sections that answer what many ask, and how much of the query it is
+    const unsaid = new Set([...stopwords, ...ASKING].map((word) => stemmer.stemWord(word)));
+    for (const [section, all] of asked) {
+      const said = all.filter((stem) => !unsaid.has(stem));
+      if (said.length === 0 || !said.every((stem) => wanted.has(stem))) continue;
+      meant.set(section, Math.max(said.length / wanted.size, meant.get(section) ?? 0));
+    }
     const ranked = [];
     for (const [section, score] of scores) {
       const share = covered.get(section) / total;
@@ -95,6 +106,7 @@
       if (` ${text} `.includes(` ${phrase} `)) {
         bonus += (2 * phrase.length) / text.length;
       }
+      bonus += 2 * (meant.get(section) ?? 0);
       if (anchor === "") bonus += 0.1; // a page before its sections
       const weight = KINDS.find(([kind]) => kind.test(pages[page][0]))[1];
       ranked.push([section, score * share * share * bonus * weight]);

@@ -216,7 +216,7 @@ export default widget("Break it", (ui) => {
 
   // --- the patient of a day ----------------------------------------------------------------
   const quiz = h("div", { class: "mha-quiz", role: "group", "aria-label": "four answers" });
-  const question = h("p");
+  const question = h("b", { class: "mha-patient" });
   const answers = range(4).map((i) => h("button", {
     type: "button", class: "mha-answer",
     onclick: () => ui.setAll({ guess: `${ui.get("patient")} ${patient().answers[i]}` }),
@@ -224,10 +224,10 @@ export default widget("Break it", (ui) => {
   const another = button("the day before", () => visit(dayBefore(ui.get("patient"))));
   const leave = button("leave", () => ui.setAll({ ...fresh, patient: "", guess: "" }));
   const show = button("show me", () => ui.set("guess", SHOWN));
-  quiz.append(question, ...answers);
+  quiz.append(...answers);
   ui.follow(() => {
     const found = patient();
-    another.hidden = leave.hidden = !found;
+    question.hidden = another.hidden = leave.hidden = !found;
     show.hidden = !sought();
     ui.lead(sought() ? "No error, no wrong shape. Look at maps and loss, then press the line you suspect."
       : secret() ? "Its code is hidden. Compare its map with the right one, and choose what is wrong."
@@ -238,7 +238,7 @@ export default widget("Break it", (ui) => {
     lines.hidden = Boolean(secret());
     put(losing, { "data-secret": Boolean(secret()) });
     if (!found) return;
-    say(question, `Patient of ${written(ui.get("patient"))}: ${NAMES[found.at]}. What is wrong with it?`);
+    say(question, `Patient of ${written(ui.get("patient"))}, ${NAMES[found.at]}${secret() ? ": what is wrong?" : ""}`);
     answers.forEach((one, i) => say(one, causeOf(known[found.answers[i]])));
   });
 
@@ -371,7 +371,7 @@ export default widget("Break it", (ui) => {
 
   ui.root.append(
     tryThis(ui, PUZZLES, "Puzzles"), tiles,
-    h("div", { class: "mha-controls" }, chooser, show, three, another, leave, undo),
+    h("div", { class: "mha-controls" }, question, chooser, show, three, another, leave, undo),
     quiz, lines,
     h("div", { class: "mha-below" }, h("div", { class: "mha-maps" }, picture, cell), losing),
     said,

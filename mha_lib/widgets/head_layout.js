@@ -8,11 +8,12 @@ import { run } from "./head_layout_steps.js";
 import {
   and, axisName, caption, isAxis, judge, labelOf, leading, luck, origin, places, tokenOf, TOKENS,
 } from "./head_layout_verdict.js";
+import { travel, whereabouts } from "./head_layout_travel.js";
 import { contiguous } from "./tensor.js";
 
 const MOST_CELLS = 48;
+const [TIGHT, TIGHTER] = [12, 13]; // cells: tables share their heads; all is narrower
 const MOST_STEPS = 8;
-const TRAVEL = 600; // milliseconds that a number takes to its new place
 
 const tuple = (list) => `(${list.join(list.length === 1 ? "" : ", ")}${list.length === 1 ? "," : ""})`;
 
@@ -33,7 +34,7 @@ function facts({ parts: [x, ...others] }, before) {
   return [
     [others.length ? "shapes" : "shape", others.length ? `${others.length + 1} × ${shape}` : shape],
     ["strides", tuple(x.strides)],
-    others.length ? ["starts at cells", and([x, ...others].map(({ offset }) => offset))] : null,
+    others.length ? ["from cells", and([x, ...others].map(({ offset }) => offset))] : null,
     [contiguous(x) ? "contiguous" : "not contiguous", memory ? `· ${memory}` : ""],
   ].filter(Boolean);
 }
@@ -64,17 +65,22 @@ function group(node, width) {
   return node;
 }
 
+/** Axes that lead to a table, short: h0 b1; one without a letter as [0]; of one sequence no b0. */
+function brief(axes, { B }, between = " ") {
+  const needed = axes.filter(([axis]) => axes.length === 1 || B > 1 || axis !== "b");
+  return needed.map(([axis, i]) => (axis.length > 1 ? `[${i}]` : axis + i)).join(between);
+}
+
 /** The memory in its own order; below it, which table reads each cell. */
 function strip(value, all, sizes) {
   const reader = new Map(all.map((place) => [place.cell, place]));
+  const readers = value.parts[0].memory.map((_, cell) => reader.get(cell)?.table);
+  const alone = readers.some((one, cell) => one !== readers[cell - 1] && one !== readers[cell + 1]);
   const short = (place) => {
-    const axes = leading(place, value, 2, sizes);
-    const needed = axes.filter(([axis]) => axes.length === 1 || sizes.B > 1 || axis !== "b");
-    // A cell is too narrow for two, and for an axis without a letter.
-    return needed.map(([axis, i]) => (axis.length > 1 ? `[${i}]` : axis + i)).join("\n");
+    return brief(leading(place, value, 2, sizes), sizes, alone ? "\n" : " "); // one cell is too narrow for two
   };
   const cells = value.parts[0].memory.map((element, cell) => {
-    const [here, last, next] = [cell, cell - 1, cell + 1].map((c) => reader.get(c)?.table);
+    const [here, last, next] = [cell, cell - 1, cell + 1].map((c) => readers[c]);
     const ends = `${here === last ? "" : " mha-begins"}${here === next ? "" : " mha-ends"}`;
     return h("span", { class: `mha-memory-cell${ends}` },
       h("span", { class: "mha-address", "aria-hidden": "true" }, `${cell}`),
@@ -103,11 +109,13 @@ function tables(value, all, sizes) {
     const rowHead = ([first]) => {
       if (rank < 2) return "";
       const token = isAxis(rows, "T") && first.claim !== null ? ` ${tokenOf(origin(first.claim, sizes))}` : "";
-      return head(rows, rank - 2, first.index.at(-2)) + token;
+      return [head(rows, rank - 2, first.index.at(-2)), h("span", { class: "mha-token" }, token)];
     };
-    const place = caption(leading(mine[0], value, 2, sizes)) || "the whole tensor";
+    const axes = leading(mine[0], value, 2, sizes);
+    const place = caption(axes) || "the whole tensor";
     return h("table", {},
-      h("caption", {}, value.tuple ? `part ${mine[0].part}: ${place}` : place),
+      h("caption", {}, h("span", { class: "mha-full" }, value.tuple ? `part ${mine[0].part}: ${place}` : place),
+        h("span", { class: "mha-brief" }, brief(axes, sizes) || place)),
       h("thead", {}, h("tr", {}, h("td", {}), lines[0].map((place) =>
         h("th", { scope: "col" }, head(columns, rank - 1, place.index.at(-1)))))),
       h("tbody", {}, lines.map((line) => h("tr", {}, h("th", { scope: "row" }, rowHead(line)),
@@ -124,12 +132,13 @@ function tables(value, all, sizes) {
 function drawing(state, before, sizes) {
   const all = state.value ? places(state.value, sizes) : [];
   const path = h("p", { class: "mha-path" });
+  const { mark, text } = judge(state, sizes);
   const node = h("div", { class: "mha-state" }, state.value ? [
     h("dl", {}, facts(state.value, before).map(([name, what]) =>
       h("div", {}, h("dt", {}, name), h("dd", {}, what)))),
     h("div", { class: "mha-pictures" }, h("div", {}, strip(state.value, all, sizes), path), tables(state.value, all, sizes)),
   ] : h("p", {}, h("code", {}, `${state.error.type}: ${state.error.message}`)),
-  h("p", { class: "mha-verdict" }, judge(state, sizes).text));
+  h("p", { class: "mha-verdict", "data-mark": mark }, text));
   const buttons = [...node.querySelectorAll("[data-element]")];
   let last = [];
   return { node, follow(element) {
@@ -150,28 +159,6 @@ function drawing(state, before, sizes) {
     say(path, `${labelOf(element, sizes)} is at ${state.value.tuple ? `[${found.part}]` : ""}[${found.index.join(", ")}]: ` +
       `${terms.join(" + ")} = cell ${found.cell}`);
   } };
-}
-
-/** Let each number travel from where it stood in memory, or in the tables. */
-function travel(node, from) {
-  if (motionReduced() || document.hidden) return;
-  for (const [key, { cell, x, y }] of whereabouts(node)) {
-    const old = from.get(key);
-    if (!old || (Math.abs(old.x - x) < 1 && Math.abs(old.y - y) < 1)) continue;
-    const start = { transform: `translate(${old.x - x}px, ${old.y - y}px)`, zIndex: 2 };
-    cell.animate([start, { transform: "none", zIndex: 2 }], { duration: TRAVEL, easing: "ease-in-out" });
-  }
-}
-
-/** Each cell's place, from the corner of the picture that it belongs to. */
-function whereabouts(node) {
-  return new Map(["memory", "tables"].flatMap((part) => {
-    const corner = node.querySelector(`.mha-${part}`)?.getBoundingClientRect();
-    return [...node.querySelectorAll(`.mha-${part} [data-element]`)].map((cell) => {
-      const { left, top } = cell.getBoundingClientRect();
-      return [`${part} ${cell.dataset.element}`, { cell, x: left - corner.left, y: top - corner.top }];
-    });
-  }));
 }
 
 function check(ui) {
@@ -202,19 +189,27 @@ function sizesOf(ui) {
 }
 
 /** One list of steps: its code, its verdict, and what it has made up to the step shown. */
-function way(ui, trait, title, followed) {
+function way(ui, trait, title, followed, moves) {
   const code = h("code", {});
   const verdict = h("p", { class: "mha-outcome" });
   const body = h("div");
+  const same = h("p", { class: "mha-as-above", hidden: true }, "The numbers lie as above.");
   const node = h("div", { class: "mha-way", role: "group", "aria-label": title },
-    h("div", { class: "mha-head" }, h("p", {}, code), verdict), body);
+    h("div", { class: "mha-head" }, h("p", {}, code), verdict), same, body);
   let [known, shown, at] = ["", null, 0];
+  let from = null;
+  const statement = () => JSON.stringify([ui.get(trait), sizesOf(ui), Math.min(stepOf(ui), ui.get(trait).length - 1)]);
+  moves.push(() => {
+    from = shown && !motionReduced() && statement() !== known ? whereabouts(shown.node) : new Map();
+  });
   ui.follow(() => {
     const [steps, sizes] = [ui.get(trait), sizesOf(ui)];
     node.hidden = steps.length === 0;
     if (!steps.length) return;
     const now = Math.min(stepOf(ui), steps.length - 1);
-    const state = JSON.stringify([steps, sizes, now]);
+    same.hidden = trait === "steps" || parted(ui);
+    put(body, { class: same.hidden ? "" : "mha-folded" }); // what lies there travels on
+    const state = statement();
     if (state !== known) {
       const states = run(steps, sizes);
       const here = Math.min(now, states.length - 1); // an error ends the steps
@@ -224,10 +219,10 @@ function way(ui, trait, title, followed) {
         class: i > here ? "mha-later" : i === here ? "mha-now" : "", "aria-current": i === here && "step",
       }, text)));
       verdict.replaceChildren(h("b", { "data-mark": mark }, mark), ` ${short}.${ended && "✓…".includes(mark) ? luck(steps, sizes) : ""}`);
-      const from = shown && Math.abs(here - at) === 1 ? whereabouts(shown.node) : new Map();
+      const next = Math.abs(here - at) === 1;
       shown = drawing(states[here], states[here - 1]?.value, sizes);
       body.replaceChildren(shown.node);
-      travel(shown.node, from);
+      if (next) moves.done.push({ node: shown.node, from });
       [known, at] = [state, here];
     }
     shown.follow(followed());
@@ -239,6 +234,12 @@ function way(ui, trait, title, followed) {
 function stepOf(ui) {
   const last = lastStep(ui);
   return ui.get("at") < 0 ? last : Math.min(ui.get("at"), last);
+}
+
+/** Whether the second list of steps has made something else than the first. */
+function parted(ui) {
+  const [ours, theirs] = ["steps", "beside"].map((trait) => `${ui.get(trait).slice(0, stepOf(ui) + 1)}`);
+  return ours !== theirs;
 }
 
 const lastStep = (ui) => Math.max(ui.get("steps").length, ui.get("beside").length) - 1;
@@ -412,11 +413,16 @@ export default widget("Head layout", (ui) => {
   const line = readout();
   ui.follow(() => {
     const sizes = sizesOf(ui);
+    const two = ui.get("beside").length > 0 && parted(ui);
+    put(ways, { "data-two": two, "data-tight": two && cells() >= TIGHT, "data-narrow": two && cells() >= TIGHTER });
     const { b, t, h: head, d, e } = origin(followed(), sizes);
     const whose = `${TOKENS[b][t]}${sizes.B > 1 ? ` of sequence ${b}` : ""}`;
     say(line, `${labelOf(followed(), sizes)}: feature ${e} of token ${whose}, number ${d} of head ${head}.`);
   });
-  ways.append(way(ui, "steps", "steps", followed), way(ui, "beside", "steps below them", followed));
+  const moves = Object.assign([], { done: [] });
+  ui.follow(() => moves.forEach((look) => look()));
+  ways.append(way(ui, "steps", "steps", followed, moves), way(ui, "beside", "steps below them", followed, moves));
+  ui.follow(() => travel(moves.done.splice(0)));
   ui.root.append(
     tryThis(ui, () => tries),
     controls(recipe("compare with", "beside", "nothing"), h("span", { class: "mha-stepper" }, back, next, count)),

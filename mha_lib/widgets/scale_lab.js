@@ -182,7 +182,7 @@ export default widget("Scale lab", (ui) => {
   );
 }, {
   question: "Why divide by √D?",
-  lead: "Move D. Left nothing is divided, right q·k is: how much of the gradient is left?",
+  lead: "Move D: the scores grow, on the right they are divided. Which side can still learn?",
   lesson: ["D", "divisor", "temperature", "query", "key", "average"],
 });
 
@@ -291,7 +291,7 @@ function panel(ui, frame, tall, content) {
     const most = pitch < 16 ? 7 : values.length; // narrow bars drown in numbers
     const every = Math.ceil(16 / pitch);
     const places = [key, ...range(values.length).filter((s) => s % every === 0)].map((s) => label(s, height - 4, `${s}`));
-    labels.replaceChildren(...[...fitting(order.slice(0, most).map(number)), ...fitting(places)]
+    labels.replaceChildren(...[...fitting(order.slice(0, most).map(number).filter(({ text: said, class: lit }) => lit || said !== "0")), ...fitting(places)]
       .map(({ text: said, ...place }) => svg("text", place, said)));
     put(band, { x: x(key), width: pitch });
   });
@@ -359,6 +359,7 @@ function chart(ui, what, content) {
   const frame = h("figure", {}, caption, picture);
   let drawn = "";
   ui.follow(() => {
+    if (frame.closest("details:not([open])")) return; // unfolded, the root grows and asks again
     const { curves, kinds, sizes, place, of, log, limit } = content();
     const { left, right, top, bottom, height } = CHART;
     const width = Math.max(160, frame.clientWidth);

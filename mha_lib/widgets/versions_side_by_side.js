@@ -116,8 +116,11 @@ function drawTensor(context, step, at, largest, { wide, high, block, across }, c
   const { groups, places, data, rows, columns, offset } = step;
   const [down, right] = groups.slice(-2);
   const chosen = offset(at);
-  const write = (text, x, y, align, colour = colours.muted, font = "10px") => {
-    Object.assign(context, { textAlign: align, fillStyle: colour, font: `${font} system-ui, sans-serif` });
+  let set = ""; // to name a font costs more than to write with it
+  const write = (text, x, y, align, colour = colours.muted, font = "11px") => {
+    if (font !== set) context.font = `${font} system-ui, sans-serif`;
+    set = font;
+    Object.assign(context, { textAlign: align, fillStyle: colour });
     context.fillText(text, x, y);
   };
   context.textBaseline = "middle";
@@ -148,8 +151,9 @@ function drawTensor(context, step, at, largest, { wide, high, block, across }, c
         if (hidden) {
           line(context, colours.hidden, 1, [x + 2, y + high - 3], [x + wide - 3, y + 2]);
         } else if (wide >= 26) {
-          const [digits, font] = wide < 30 ? [1, "10px"] : [2, wide < 38 ? "9px" : "11px"];
-          write(fixed(data[k], digits), x + (wide - 1) / 2, y + high / 2, "center", ink(back), font);
+          const digits = fixed(data[k], wide < 38 ? 1 : 2);
+          const text = wide < 30 ? digits.replace("0.", ".") : digits; // the letters stay as large
+          write(text, x + (wide - 1) / 2, y + high / 2, "center", ink(back));
         }
         if (differs(k)) corner(context, colours.wrong, x + wide - 1, y, Math.min(8, wide / 2));
         if (places[k].h === at.h && places[k].b === at.b) {
@@ -265,19 +269,19 @@ export default widget("Versions side by side", (ui) => {
   const [previous, next] = [button("previous", () => turn(-1)), button("next", () => turn(1))];
   const list = h("div", { class: "mha-steps", role: "group", "aria-label": "steps" });
   ui.follow(() => {
-    if (list.children.length !== pairs.length + 2) {
-      list.replaceChildren(previous, ...pairs.map((_, i) => {
+    if (list.children.length !== pairs.length) {
+      list.replaceChildren(...pairs.map((_, i) => {
         const one = button("", () => ui.set("step", i));
         one.append(h("span"), " ", h("b"));
         return one;
-      }), next);
+      }));
     }
     pairs.forEach((one, i) => {
-      const [name, sign] = list.children[i + 1].children;
+      const [name, sign] = list.children[i].children;
       say(name, one.name);
       say(sign, equal(one) ? "=" : "≠");
       put(sign, { "data-mark": sign.textContent });
-      list.children[i + 1].setAttribute("aria-pressed", i === current());
+      list.children[i].setAttribute("aria-pressed", i === current());
     });
     previous.setAttribute("aria-disabled", current() === 0); // not disabled: it keeps the focus
     next.setAttribute("aria-disabled", current() === pairs.length - 1);
@@ -353,7 +357,7 @@ export default widget("Versions side by side", (ui) => {
 
   ui.root.append(
     ui.get("note") ? h("p", { class: "mha-warning" }, ui.get("note")) : "",
-    tries, list, verdict,
+    tries, list, h("div", { class: "mha-turn" }, previous, next, verdict),
     h("div", { class: "mha-versions" }, side("left"), side("right")),
     element,
     more("More: mistakes, axes, marks, a table",

@@ -458,7 +458,7 @@ def test_the_patient_of_the_readers_clock(live, scripts):
     opened.root_element.evaluate("x => (x.style.width = '700px')")  # drawn anew
     opened.button(PATIENT).click()
     assert "choose what is wrong" in opened.text(".mha-lead")
-    assert "Patient of 3 February 2027" in opened.text(".mha-quiz")
+    assert "Patient of 3 February 2027" in opened.text(".mha-patient")
     style = NAMES[wanted["at"]]
     assert values(opened)[style.replace("MHA", "")] == "✗"
     cause = MISTAKES[wanted["name"]].cause
@@ -480,7 +480,7 @@ def test_the_patient_of_the_readers_clock(live, scripts):
     ).press("Enter")
     assert opened.text(SAID).startswith(f"✗ Not “{MISTAKES[wrong].cause}”")
     opened.button("the day before").click()
-    assert "Patient of 2 February 2027" in opened.text(".mha-quiz")
+    assert "Patient of 2 February 2027" in opened.text(".mha-patient")
     opened.button("leave").click()
     assert {*values(opened).values()} == {"✓"}
 
@@ -631,3 +631,18 @@ def test_still_shows_the_worst_map_or_the_output():
         assert name in here.get_title()
     assert repr(BreakIt("")) == "BreakIt(six right programs)"
     assert (SIZES["B"], SIZES["T"]) == (len(LENGTHS), len(WORDS[0]))
+
+
+def test_a_finger_hits_each_line_and_the_map_leaves_the_frame_of_its_tile(live):
+    opened = live(BreakIt(sealed=True), viewport=PHONE)
+    sizes = opened.root_element.locator(".mha-line").evaluate_all(
+        "all => all.map(x => x.offsetHeight)"
+    )
+    assert min(sizes) >= 24
+    for scale in (PHONE, DESK):
+        opened = live(BreakIt(sealed=True), viewport=scale)
+        below = opened.root_element.locator(".mha-tile").evaluate_all(
+            """all => all.map(x => x.getBoundingClientRect().bottom -
+                x.querySelector('canvas').getBoundingClientRect().bottom)"""
+        )
+        assert min(below) >= 3  # the frame is 2 pixels wide

@@ -726,3 +726,71 @@ def test_wrong_arguments_name_the_requirement(options, message):
 def test_wrong_types_name_the_requirement(options, message):
     with pytest.raises(TypeError, match=message):
         HeadLayout(**options)
+
+
+JOINS = {  # of deeper/03_memory_and_strides and deeper/08_two_orders
+    "transpose, view": ["context", "transpose(1, 2)", "view(B, T, E)"],
+    "transpose, contiguous, view": [
+        "context",
+        "transpose(1, 2)",
+        "contiguous()",
+        "view(B, T, E)",
+    ],
+    "view alone": ["context", "view(B, T, E)"],
+}
+STACK = ["x", "split(D, 2)", "cat(0)"]
+BACK = {
+    "the stack": STACK,
+    "batch-major": ["x", "view(B, T, H, D)", "transpose(1, 2)", "reshape(B*H, T, D)"],
+    "wrong: view(B, T, E)": [*STACK, "view(B, T, E)"],
+    "wrong: view(B, H, T, D)": [*STACK, "view(B, H, T, D)"],
+    "right: split, concat": [*STACK, "split(B, 0)", "cat(2)"],
+}
+IN_THE_BOOK = {
+    "chapter 3": lambda: HeadLayout(T=2, embed_dim=6, num_heads=3),
+    "joins": lambda: HeadLayout(T=2, embed_dim=6, num_heads=3, recipes=JOINS),
+    "stack": lambda: HeadLayout(
+        2, embed_dim=4, num_heads=2, batch=2, recipes=BACK, beside=""
+    ),
+}
+
+
+@pytest.mark.parametrize(("width", "most"), [(748, 600), (390, 900)])
+@pytest.mark.parametrize("name", IN_THE_BOOK)
+def test_every_step_of_every_pair_fits_one_screen(live, name, width, most):
+    opened = live(IN_THE_BOOK[name](), viewport={"width": width, "height": 844})
+    beside = opened.control("compare with")
+    high = {}
+    for other in beside.locator("option").all_inner_texts():
+        beside.select_option(label=other)
+        opened.button("from the start").click()
+        while True:
+            count = opened.text(".mha-count")
+            high[other, count] = opened.root_element.evaluate("x => x.offsetHeight")
+            if not opened.button("next step").count():
+                break
+            opened.button("next step").click()
+    assert len(high) > 10
+    assert {pair: x for pair, x in high.items() if x > most} == {}
+
+
+def test_two_ways_that_have_not_parted_are_drawn_once(live):
+    opened = live(HeadLayout(), reduced_motion="reduce")
+    opened.button("from the start").click()
+    below = opened.root_element.locator(".mha-way").nth(1)
+    assert "The numbers lie as above." in below.inner_text()
+    assert below.locator(".mha-cell").first.is_hidden()
+    opened.button("next step").click()
+    assert "as above" not in below.inner_text()
+    assert below.locator(".mha-cell").first.is_visible()
+
+
+def test_numbers_of_both_ways_travel_when_they_part(live):
+    opened = live(HeadLayout())
+    opened.button("from the start").click()
+    opened.button("next step").click()
+    travelling = opened.page.evaluate(
+        """() => document.getAnimations().map(x => x.effect.target.closest('.mha-way'))
+            .map(x => x?.getAttribute('aria-label'))"""
+    )
+    assert {"steps below them"} <= set(travelling)

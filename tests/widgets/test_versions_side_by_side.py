@@ -25,7 +25,7 @@ B, T, H, D = 2, 5, 3, 4
 E = H * D
 NAMES = [style.__name__ for style in STYLES]
 TABLE = "Every element as a table"
-VERDICT, LINE = ".mha-steps + output", ".mha-versions + output"
+VERDICT, LINE = ".mha-turn output", ".mha-versions + output"
 STEPS = ["x", "project", "split q", "split k", "split v", "scores", "mask", "weights"]
 STEPS += ["context", "merge", "output", "returned"]
 
@@ -636,3 +636,13 @@ def test_bad_arguments_name_the_requirement(x, layer):
             VersionsSideBySide(**arguments)
     with pytest.raises(TypeError, match="must be boolean"):
         VersionsSideBySide(x, good, H, mask=torch.ones(T, T))
+
+
+def test_back_and_on_stand_beside_each_other_whatever_wraps(live, x, layer):
+    for width in (748, 390):
+        opened = live(versions(x, layer), viewport={"width": width, "height": 844})
+        tops = [
+            opened.button(name).evaluate("x => x.getBoundingClientRect().top")
+            for name in ("previous", "next")
+        ]
+        assert tops[0] == tops[1], width

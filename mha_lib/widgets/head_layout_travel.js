@@ -1,0 +1,32 @@
+// Numbers travel from where they stood before a step to where they stand after it.
+import { motionReduced } from "./common.js";
+
+const TRAVEL = 600; // milliseconds that a number takes to its new place
+
+/**
+ * Let each number travel from where it stood in memory, or in the tables. All places are
+ * read before anything moves: each change between two readings would lay the page out anew.
+ */
+export function travel(moves) {
+  if (motionReduced() || document.hidden) return;
+  const found = moves.map(({ node, from }) => [from, whereabouts(node)]);
+  for (const [from, to] of found) {
+    for (const [key, { cell, x, y }] of to) {
+      const old = from.get(key);
+      if (!old || (Math.abs(old.x - x) < 1 && Math.abs(old.y - y) < 1)) continue;
+      const start = { transform: `translate(${old.x - x}px, ${old.y - y}px)`, zIndex: 2 };
+      cell.animate([start, { transform: "none", zIndex: 2 }], { duration: TRAVEL, easing: "ease-in-out" });
+    }
+  }
+}
+
+/** Each cell's place, from the corner of the picture that it belongs to. */
+export function whereabouts(node) {
+  return new Map(["memory", "tables"].flatMap((part) => {
+    const corner = node.querySelector(`.mha-${part}`)?.getBoundingClientRect();
+    return [...node.querySelectorAll(`.mha-${part} [data-element]`)].map((cell) => {
+      const { left, top } = cell.getBoundingClientRect();
+      return [`${part} ${cell.dataset.element}`, { cell, x: left - corner.left, y: top - corner.top }];
+    });
+  }));
+}
