@@ -47,6 +47,33 @@ def test_a_long_name_is_split(visit):
     assert max(lines) > 1
 
 
+# --- what goes on beyond the edge of a phone ------------------------------------------
+
+SHADE = """selector => {
+    const all = [...document.querySelectorAll(selector)].filter(x => x.checkVisibility());
+    const shaded = x => getComputedStyle(x).backgroundAttachment.includes("local");
+    const hides = x => x.tagName === "TR"
+        && !/, 0(\\.\\d+)?\\)|transparent/.test(getComputedStyle(x).backgroundColor);
+    return [all.filter(x => x.scrollWidth > x.clientWidth + 1).map(shaded),
+            all.flatMap(x => [...x.querySelectorAll("tr")]).filter(hides).length];
+}"""
+
+
+@pytest.mark.parametrize(
+    ("page", "selector"),
+    [
+        ("book/05_masks", ".highlight pre"),
+        ("book/05_masks", "table"),
+        ("book/02_heads_in_a_loop", 'mjx-container[display="true"]'),
+    ],
+)
+@pytest.mark.parametrize("colours", ["light", "dark"])
+def test_a_cut_edge_has_a_shadow(visit, page, selector, colours):
+    opened = visit(page, viewport=PHONE, colours=colours).page
+    shaded, hidden = opened.evaluate(SHADE, f"article {selector}")
+    assert shaded and all(shaded) and not hidden
+
+
 # --- paper --------------------------------------------------------------------------
 
 WITH_WIDGETS = ["book/03_all_heads_at_once", "book/05_masks"]

@@ -10,7 +10,8 @@ PHONE = {"width": 390, "height": 844}
 CHAPTERS = [f"book/{path.stem}" for path in book.chapters()]
 PLACES = """() => {
     const box = (selector) => document.querySelector(selector).getBoundingClientRect();
-    const [title, question, picture] = ["article h1", "article h2", ".opening img"].map(box);
+    const [title, question, picture] = ["h1", "h2", ".opening img"]
+        .map(x => box(`article ${x}`));
     return {title: title.top, question: question.bottom, picture: picture.top,
             shown: Math.min(1, (innerHeight - picture.top) / picture.height)};
 }"""
