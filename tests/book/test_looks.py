@@ -50,7 +50,8 @@ def test_a_long_name_is_split(visit):
 # --- what goes on beyond the edge of a phone ------------------------------------------
 
 SHADE = """selector => {
-    const all = [...document.querySelectorAll(selector)].filter(x => x.checkVisibility());
+    const all = [...document.querySelectorAll(selector)]
+        .filter(x => x.checkVisibility());
     const shaded = x => getComputedStyle(x).backgroundAttachment.includes("local");
     const hides = x => x.tagName === "TR"
         && !/, 0(\\.\\d+)?\\)|transparent/.test(getComputedStyle(x).backgroundColor);
