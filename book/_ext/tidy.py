@@ -83,8 +83,15 @@ INLINE_CODE = re.compile(r'(?<=<span class="pre">)[^<]{12,}(?=</span>)')
 BREAKS = re.compile(r"(?<=[^\W_]{2})_+(?=[^\W_])|(?<=[\w)\]]{2})(?=\.[^\W\d])")
 
 
+# A short one with a hyphen, the pattern of an einsum say, would break there.
+HYPHENED = re.compile(
+    r'<span class="pre">(?=[^<-]{1,14}-(?:[^<&;]|&\w+;){1,8}</span>)'
+)
+
+
 def let_names_break(html: str) -> str:
     """Allow a line to end after each `_` and before each `.` of a long name."""
+    html = HYPHENED.sub('<span class="pre whole">', html)
     return INLINE_CODE.sub(
         lambda name: BREAKS.sub(r"\g<0><wbr>", name[0]), html
     )
