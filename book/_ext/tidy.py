@@ -83,8 +83,15 @@ INLINE_CODE = re.compile(r'(?<=<span class="pre">)[^<]{12,}(?=</span>)')
 BREAKS = re.compile(r"(?<=[^\W_]{2})_+(?=[^\W_])|(?<=[\w)\]]{2})(?=\.[^\W\d])")
 
 
+# A short one with a hyphen, the pattern of an einsum say, would break there.
+HYPHENED = re.compile(
+    r'<span class="pre">(?=[^<-]{1,14}-(?:[^<&;]|&\w+;){1,8}</span>)'
+)
+
+
 def let_names_break(html: str) -> str:
     """Allow a line to end after each `_` and before each `.` of a long name."""
+    html = HYPHENED.sub('<span class="pre whole">', html)
     return INLINE_CODE.sub(
         lambda name: BREAKS.sub(r"\g<0><wbr>", name[0]), html
     )
@@ -94,7 +101,7 @@ def let_names_break(html: str) -> str:
 FOLD = re.compile(
     r'(<div class="cell ([^"]*)">\s*<details class="admonition hide above-'
     r'input">\s*<summary) aria-label="[^"]*">.*?</summary>(.*?</details>)'
-    r'(?=(\s*<div class="cell_output)?)',
+    r'(?=(\s*<div class="(?:cell_output|drawn-above))?)',
     re.DOTALL,
 )
 
@@ -106,6 +113,8 @@ def say_what_is_folded(html: str) -> str:
         start, tags, code, shows = fold.groups()
         if "tag_setup" in tags:
             words = "Set-up"
+        elif shows and "drawn-above" in shows:
+            words = "The code of the first picture"
         elif shows:
             words = "The code of what is shown here"
         elif "assert" in code:
@@ -147,6 +156,14 @@ def first_sentences(pages: dict[Path, str]) -> dict[Path, str]:
     return {page.resolve(): match[0] for page, match in said.items() if match}
 
 
+# How wide a picture is drawn, for rules that have to know it.
+WIDE = re.compile(r'(<img [^>]*style=")(?=width: (\d+px);)')
+
+
+def say_how_wide(html: str) -> str:
+    return WIDE.sub(r"\1--wide: \2; ", html)
+
+
 def repair_pages(app: Sphinx, error: Exception | None) -> None:
     if error or app.builder.format != "html":
         return
@@ -159,7 +176,7 @@ def repair_pages(app: Sphinx, error: Exception | None) -> None:
         for pattern, better in REPAIRS:
             html = pattern.sub(better, html)
         html = say_what_is_folded(let_names_break(html))
-        html = say_what_comes(html, page, promises)
+        html = say_what_comes(say_how_wide(html), page, promises)
         page.write_text(html, encoding="utf-8")
 
 

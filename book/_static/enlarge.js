@@ -1,10 +1,10 @@
-// A picture that is pressed fills the screen, with the words that say what is seen.
+// A picture that is pressed fills the screen, with its caption and what is seen.
 addEventListener("DOMContentLoaded", () => {
   const dialog = document.createElement("dialog");
   dialog.className = "enlarged";
   dialog.setAttribute("aria-label", "Enlarged picture");
-  const [large, words] = [document.createElement("img"), document.createElement("p")];
-  dialog.append(large, words);
+  const [large, caption, words] = ["img", "p", "p"].map((x) => document.createElement(x));
+  dialog.append(large, caption, words);
   dialog.addEventListener("click", () => dialog.close());
   dialog.addEventListener("keydown", ({ key }) => {
     if (["Escape", "Enter", " "].includes(key)) dialog.close(); // the theme keeps Escape
@@ -13,6 +13,9 @@ addEventListener("DOMContentLoaded", () => {
 
   function enlarge(picture) {
     [large.src, large.alt, words.textContent] = [picture.src, "", picture.alt];
+    const told = picture.closest("figure")?.querySelector("figcaption p")?.cloneNode(true);
+    told?.querySelector(".headerlink")?.remove();
+    caption.replaceChildren(...told?.childNodes ?? []);
     dialog.showModal();
     dialog.scrollTo(0, 0);
   }

@@ -22,10 +22,23 @@ def test_a_picture_is_enlarged_and_put_back_by_keyboard(visit, key):
     page.keyboard.press(key)
     assert dialog.is_visible()
     assert dialog.locator("img").bounding_box()["width"] > 1.5 * small
-    assert dialog.locator("p").inner_text() == picture.get_attribute("alt")
+    assert dialog.locator("p").last.inner_text() == picture.get_attribute("alt")
     page.keyboard.press("Escape")
     assert not dialog.is_visible()
     assert picture.evaluate("x => x === document.activeElement")
+
+
+def test_an_enlarged_picture_keeps_its_caption_and_no_other(visit):
+    page = visit(PAGE, viewport=DESK).page
+    dialog = page.locator("dialog.enlarged")
+    captioned = page.locator(".cell_output figure").first
+    said = captioned.locator("figcaption").inner_text().removesuffix("#").strip()
+    plain = page.locator(".cell_output > img").first
+    for picture, wanted in ((captioned.locator("img"), said), (plain, "")):
+        picture.click()
+        assert dialog.locator("p").first.inner_text().strip() == wanted
+        page.keyboard.press("Escape")
+    assert said.startswith("Fig. 1.1")
 
 
 def test_on_a_phone_its_letters_are_as_large_as_the_text(visit):
@@ -47,8 +60,10 @@ def test_in_the_dark_it_is_paper_without_a_frame(visit):
     assert style == ["rgb(255, 255, 255)", "brightness(0.86)"]
 
 
-LETTERS = """all => all.filter(x => x.checkVisibility()).map(x =>
-    10 / 72 * 100 * x.clientWidth / (x.naturalWidth / 2))"""  # of 10 points, in pixels
+LETTERS = """all => all.filter(x => x.checkVisibility()).map(x => {
+    const wide = x.clientWidth - parseFloat(getComputedStyle(x).paddingInlineEnd);
+    return 10 / 72 * 100 * wide / (x.naturalWidth / 2);
+})"""  # of 10 points, in pixels
 PAPER_IN_THE_DARK = """all => all.filter(x => x.checkVisibility()).every(x =>
     getComputedStyle(x).filter === 'brightness(0.86)')"""
 

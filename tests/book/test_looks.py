@@ -47,28 +47,32 @@ def test_a_long_name_is_split(visit):
     assert max(lines) > 1
 
 
-# --- code on a phone ----------------------------------------------------------------
+# --- what goes on beyond the edge of a phone ------------------------------------------
 
-MOVED = """() => new Promise(drawn => {
-    for (const pre of document.querySelectorAll('.bd-article pre'))
-        pre.scrollLeft = pre.scrollWidth;
-    requestAnimationFrame(() => requestAnimationFrame(drawn));
-})"""
-FADES = """() => [...document.querySelectorAll('.bd-article pre')]
-    .filter(pre => pre.checkVisibility())
-    .map(pre => [
-        pre.scrollWidth > pre.clientWidth,
-        parseFloat(getComputedStyle(pre).getPropertyValue('--fade')) > 0,
-    ])"""
+SHADE = """selector => {
+    const all = [...document.querySelectorAll(selector)]
+        .filter(x => x.checkVisibility());
+    const shaded = x => getComputedStyle(x).backgroundAttachment.includes("local");
+    const hides = x => x.tagName === "TR"
+        && !/, 0(\\.\\d+)?\\)|transparent/.test(getComputedStyle(x).backgroundColor);
+    return [all.filter(x => x.scrollWidth > x.clientWidth + 1).map(shaded),
+            all.flatMap(x => [...x.querySelectorAll("tr")]).filter(hides).length];
+}"""
 
 
-def test_code_that_goes_on_beyond_the_edge_fades_there(visit):
-    page = visit("book/10_what_it_costs", viewport=PHONE).page
-    seen = page.evaluate(FADES)
-    assert {goes_on for goes_on, _ in seen} == {True, False}
-    assert all(goes_on == fades for goes_on, fades in seen)
-    page.evaluate(MOVED)
-    assert not any(fades for _, fades in page.evaluate(FADES))
+@pytest.mark.parametrize(
+    ("page", "selector"),
+    [
+        ("book/05_masks", ".highlight pre"),
+        ("book/05_masks", "table"),
+        ("book/02_heads_in_a_loop", 'mjx-container[display="true"]'),
+    ],
+)
+@pytest.mark.parametrize("colours", ["light", "dark"])
+def test_a_cut_edge_has_a_shadow(visit, page, selector, colours):
+    opened = visit(page, viewport=PHONE, colours=colours).page
+    shaded, hidden = opened.evaluate(SHADE, f"article {selector}")
+    assert shaded and all(shaded) and not hidden
 
 
 # --- paper --------------------------------------------------------------------------

@@ -1,0 +1,82 @@
+"""A chapter's first screen: its title, its question, and a picture of that question."""
+
+import pytest
+
+from tests.book.conftest import DESK
+from tests.book.test_pages import soup
+from tools import book, notebook
+
+PHONE = {"width": 390, "height": 844}
+CHAPTERS = [f"book/{path.stem}" for path in book.chapters()]
+PLACES = """() => {
+    const box = (selector) => document.querySelector(selector).getBoundingClientRect();
+    const [title, question, picture] = ["h1", "h2", ".opening img"]
+        .map(x => box(`article ${x}`));
+    return {title: title.top, question: question.bottom, picture: picture.top,
+            shown: Math.min(1, (innerHeight - picture.top) / picture.height)};
+}"""
+
+
+@pytest.mark.sweep(5)
+@pytest.mark.parametrize("page", CHAPTERS)
+def test_title_question_and_picture_are_on_the_first_screen(visit, page):
+    opened = visit(page, viewport=DESK).page
+    desk = opened.evaluate(PLACES)
+    assert 0 < desk["title"] < desk["question"] < desk["picture"]
+    assert desk["shown"] > 2 / 3, desk
+    opened.set_viewport_size(PHONE)
+    phone = opened.evaluate(PLACES)
+    assert phone["question"] < phone["picture"] and phone["shown"] > 1 / 2, phone
+
+
+@pytest.mark.parametrize("page", CHAPTERS)
+def test_the_first_heading_asks_and_one_picture_stands_below_it(page):
+    path = book.ROOT / f"{page}.ipynb"
+    marked = [
+        cell
+        for cell in notebook.read(path).cells
+        if cell.metadata.get("mystnb", {}).get("figure", {}).get("classes") == "opening"
+    ]
+    assert len(marked) == 1
+    article = soup(book.HTML / f"{page}.html").article
+    assert "?" in article.h2.get_text()
+    (opening,) = article.select("div.opening")
+    assert opening.find_previous_sibling() == article.h2
+    assert opening.img["alt"] == marked[0].metadata.mystnb.image.alt
+
+
+@pytest.mark.parametrize("page", CHAPTERS)
+def test_a_picture_from_further_down_leads_there(page):
+    """And no id, no number occurs twice."""
+    article = soup(book.HTML / f"{page}.html").article
+    (opening,) = article.select("div.opening")
+    place = notebook.read(book.ROOT / f"{page}.ipynb")
+    name = next(
+        cell.metadata.mystnb.figure.name
+        for cell in place.cells
+        if "classes" in cell.metadata.get("mystnb", {}).get("figure", {})
+    )
+    assert len(article.select(f"#{name}")) == 1
+    links = opening.select(f'a[href="#{name}"]:not(.headerlink)')
+    assert len(links) == (0 if opening.select(f"#{name}") else 1)
+
+
+@pytest.mark.sweep(13)
+@pytest.mark.parametrize("page", [page for page in book.pages() if "/deeper/" in page])
+def test_the_aims_unfold_with_a_key(visit, page):
+    opened = visit(page, viewport=DESK).page
+    aims = opened.locator(".lesson-bar .aims")
+    assert not aims.locator("ul").is_visible()
+    aims.locator("summary").focus()
+    opened.keyboard.press("Enter")
+    assert aims.locator("li").count() > 1 and aims.locator("ul").is_visible()
+
+
+@pytest.mark.parametrize("page", ["book/play/break_it", "book/play/which_head_knows"])
+def test_a_page_to_play_with_opens_with_its_game(visit, page):
+    opened = visit(page, viewport=DESK).page
+    opened.wait_for_selector("html[data-widgets=ready]", state="attached")
+    top = "x => x.getBoundingClientRect().top"
+    assert opened.locator(".mha").evaluate(top) < 0.55 * DESK["height"]
+    opened.set_viewport_size(PHONE)
+    assert opened.locator(".mha").evaluate(top) < 0.7 * PHONE["height"]
