@@ -426,7 +426,7 @@ TOLD = {
     "silenced, the output bias": (
         "return new",
         "new.out_proj.bias.data.zero_(); return new",
-        "belongs to no head",
+        "bias has to stay",
     ),
     "prices, head first": ("[(layer, head)]", "[(head, layer)]", "no list of pairs"),
     "prices, a bare pair": ("[(layer, head)]", "(layer, head)", "no list of pairs"),
