@@ -426,7 +426,7 @@ TOLD = {
     "silenced, the output bias": (
         "return new",
         "new.out_proj.bias.data.zero_(); return new",
-        "bias has to stay",
+        "belongs to no head",
     ),
     "prices, head first": ("[(layer, head)]", "[(head, layer)]", "no list of pairs"),
     "prices, a bare pair": ("[(layer, head)]", "(layer, head)", "no list of pairs"),
