@@ -79,7 +79,10 @@ class Settings:
                 raise ValueError(f"{name} must be at least 1; got {given[name]}")
         for name in ("seed", "pairs", "warm_up", "peak", "weight_decay"):
             if not 0 <= given[name] < 1 << 31:
-                raise ValueError(f"{name} must not be negative; got {given[name]}")
+                raise ValueError(
+                    f"{name} must be a number from 0 to {(1 << 31) - 1}; "
+                    f"got {given[name]}"
+                )
         if self.precision not in PRECISIONS:
             raise ValueError(
                 f"precision must be one of {', '.join(PRECISIONS)}; "
@@ -132,9 +135,9 @@ def team(device: str) -> Iterator[Team]:
         ValueError: a device that torch does not know or that is not here.
     """
     try:
-        torch.empty(1, device=device)
+        torch.zeros(1, device=device).item()  # "meta" makes it and has no number
     except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
+        reason = str(error).splitlines()[0].partition(". ")[0]
         raise ValueError(f"the device {device!r} cannot be used: {reason}") from None
     if "LOCAL_RANK" not in os.environ:
         yield Team(device=torch.device(device))

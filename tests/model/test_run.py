@@ -16,7 +16,14 @@ from mha_lib.model import ATTENTIONS, LanguageModel, Plan, __main__, generate, t
 from mha_lib.model.__main__ import main
 from mha_lib.model.kept import KEPT, load_kept, load_model
 from mha_lib.model.run import Run, evaluate
-from mha_lib.model.text import Characters, read_text, split_text, windows
+from mha_lib.model.text import (
+    UNKNOWN,
+    BytePairs,
+    Characters,
+    read_text,
+    split_text,
+    windows,
+)
 from tests.model.small import SETTINGS, SIZES, TEXT, run
 
 FILES = ["log.jsonl", "model.safetensors", "sizes.json", "tokenizer.json"]
@@ -237,10 +244,14 @@ def trained(tmp_path_factory):
     [
         (("--device", "abacus"), "the device 'abacus' cannot be used: Expected one of"),
         (("--batch", 10**11), "not enough memory; a smaller --batch"),
+        (("--device", "meta"), "the device 'meta' cannot be used: "),
         (("--num-layers", 0), "num_layers must be at least 1; got 0"),
+        (("--seed", 1 << 31), "seed must be a number from 0 to 2147483647; got 2147"),
+        (("--peak", "nan"), "peak must be a number from 0 to 2147483647; got nan"),
+        (("--pairs", 3), "size, the number of pairs, must be at least"),
         (("--out", "{trained}/model"), "no checkpoint.safetensors of a run to go on"),
     ],
-    ids=["device", "memory", "layers", "foreign model"],
+    ids=["device", "memory", "no data", "layers", "seed", "peak", "pairs", "foreign"],
 )
 def test_what_cannot_be_trained_is_a_sentence(words, said, trained, tmp_path, capsys):
     text, model = tmp_path / "text.txt", trained / "model"
@@ -256,6 +267,30 @@ def test_what_cannot_be_trained_is_a_sentence(words, said, trained, tmp_path, ca
     lines = capsys.readouterr().err.splitlines()
     assert ended.value.code == 2 and len(lines) == 1 and said in lines[0]
     assert before == {path: path.read_bytes() for path in model.iterdir()}
+
+
+def test_two_trainings_at_once_do_not_share_a_folder(tmp_path, capsys):
+    text, out = tmp_path / "text.txt", tmp_path / "run"
+    text.write_text(TEXT, "utf-8")
+    words = ["train", "--text", str(text), "--out", str(out), *SMALL]
+    call = [sys.executable, "-m", "mha_lib.model", *words, "--steps", "1000000"]
+    with subprocess.Popen(call, stdout=subprocess.PIPE, text=True) as first:
+        assert first.stdout.readline().startswith("step 0")
+        with pytest.raises(SystemExit) as ended:
+            main([*words, "--steps", "1000000"])
+        first.kill()  # with no chance to tidy up
+    assert ended.value.code == 2
+    assert "another process trains in" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(words)
+    assert "steps was 1000000 and is now 4" in capsys.readouterr().err  # it is free
+
+
+@pytest.mark.parametrize("pairs", [False, True], ids=["characters", "pairs"])
+def test_half_a_character_is_an_unknown_one(pairs):
+    made = BytePairs.of(TEXT, 60) if pairs else Characters.of(TEXT)
+    broken = "a" + chr(0xDCFF)  # how Python reads a byte of a command that is no UTF-8
+    assert made.decode(made.encode(broken)) == "a" + UNKNOWN
 
 
 def test_a_file_of_zeros_is_no_text(tmp_path):
