@@ -74,7 +74,7 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict]:
             words = json.loads((file.metadata() or {}).get("words", "{}"))
     except FileNotFoundError:
         raise ValueError(f"there is no {path}") from None
-    except (SafetensorError, OSError, ValueError) as error:
+    except (SafetensorError, OSError, ValueError, RecursionError) as error:
         raise ValueError(
             f"{path} is damaged, or was not written by this program: {error}"
         ) from None

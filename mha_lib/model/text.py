@@ -238,7 +238,11 @@ def load_tokenizer(path: str | PathLike) -> Characters | BytePairs:
     try:
         content = json.loads(Path(path).read_text("utf-8"))
         if "characters" in content:
-            return Characters([UNKNOWN, *content["characters"]])
+            characters = content["characters"]
+            single = (isinstance(x, str) and len(x) == 1 for x in characters)
+            if not isinstance(characters, list) or not all(single):
+                raise ValueError("characters must be a list of single ones")
+            return Characters([UNKNOWN, *characters])
         from tokenizers import Tokenizer
 
         return BytePairs(Tokenizer.from_str(json.dumps(content)))

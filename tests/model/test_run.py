@@ -11,15 +11,18 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save
 
 from mha_lib.model import ATTENTIONS, LanguageModel, Plan, __main__, generate, train
 from mha_lib.model.__main__ import main
+from mha_lib.model.files import read_tensors, write_tensors
 from mha_lib.model.kept import KEPT, load_kept, load_model
 from mha_lib.model.run import Run, evaluate
 from mha_lib.model.text import (
     UNKNOWN,
     BytePairs,
     Characters,
+    load_tokenizer,
     read_text,
     split_text,
     windows,
@@ -106,6 +109,61 @@ def test_a_damaged_checkpoint_is_refused_in_words(whole, tmp_path, spoil):
     folder = spoiled(whole, tmp_path / "spoiled", spoil)
     with pytest.raises(ValueError, match=r"checkpoint\.safetensors"):
         Run(SETTINGS, TEXT, folder)
+
+
+def rewritten(whole, folder, words=None, tensors=lambda held: held):
+    """A copy of a run whose checkpoint says something else."""
+    path = spoiled(whole, folder, lambda content: content) / "checkpoint.safetensors"
+    held, told = read_tensors(path)
+    write_tensors(path, tensors(held), told | (words or {}))
+    return folder
+
+
+@pytest.mark.parametrize(
+    "words, tensors, said",
+    [
+        ({"best": math.nan}, dict, "not written by this program"),
+        ({"best": -1.0}, dict, "not written by this program"),
+        ({"log": [{}]}, dict, "not written by this program"),
+        ({"log": [None]}, dict, "not written by this program"),
+        ({}, lambda held: held | {"stowaway": torch.ones(1)}, "has stowaway"),
+    ],
+)
+def test_a_checkpoint_that_lies_is_refused_in_words(
+    whole, tmp_path, words, tensors, said
+):
+    folder = rewritten(whole, tmp_path / "lies", words, tensors)
+    with pytest.raises(ValueError, match=said):
+        Run(SETTINGS, TEXT, folder)
+
+
+def test_moments_of_another_precision_become_float32(whole, tmp_path):
+    def wide(held):
+        return {name: tensor.double() for name, tensor in held.items()}
+
+    half = run(tmp_path / "half", stop_after=2)
+    assert same_parameters(whole, run(rewritten(half, tmp_path / "wide", None, wide)))
+
+
+@pytest.mark.parametrize("name", ["sizes.json", "model.safetensors"])
+def test_nested_without_end_is_refused_in_words(whole, tmp_path, name):
+    deep = b"[" * 10**5
+    folder = spoiled(whole, tmp_path / "deep", lambda content: content)
+    path = folder / name
+    if name == "sizes.json":
+        path.write_bytes(deep)
+    else:
+        path.write_bytes(save({}, {"words": deep.decode()}))
+    with pytest.raises(ValueError, match=name.replace(".", r"\.")):
+        load_model(folder)
+
+
+@pytest.mark.parametrize("characters", ["abc", [1, 2], ["a", "bc"]])
+def test_characters_that_are_none_are_refused(tmp_path, characters):
+    path = tmp_path / "tokenizer.json"
+    path.write_text(json.dumps({"characters": characters}), "utf-8")
+    with pytest.raises(ValueError, match=r"tokenizer\.json"):
+        load_tokenizer(path)
 
 
 @pytest.mark.parametrize("name", FILES[1:])
