@@ -12,6 +12,7 @@ import argparse
 import os
 import re
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import torch
@@ -86,6 +87,7 @@ def seed(word: str) -> int:
 
 def do_train(given: argparse.Namespace) -> None:
     """Begin a run or go on with it."""
+    from mha_lib.model.files import alone_in
     from mha_lib.model.run import Run, Settings, digest, team
 
     text = read_text(given.text)
@@ -104,7 +106,9 @@ def do_train(given: argparse.Namespace) -> None:
     )
     given.out.mkdir(parents=True, exist_ok=True)
     with team(given.device) as processes:
-        Run(settings, text, given.out, processes).go()
+        first = processes.rank == 0  # the one of several that writes
+        with alone_in(given.out) if first else nullcontext():
+            Run(settings, text, given.out, processes).go()
 
 
 def do_sample(given: argparse.Namespace) -> None:

@@ -2,12 +2,44 @@
 
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
-__all__ = ["check_shapes", "put", "read_tensors", "write_tensors", "write_whole"]
+__all__ = [
+    "alone_in",
+    "check_shapes",
+    "put",
+    "read_tensors",
+    "write_tensors",
+    "write_whole",
+]
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Keep a folder for this process; the system frees it when the process ends.
+
+    Raises:
+        ValueError: another process has it.
+    """
+    from filelock import FileLock, Timeout
+
+    path = folder / "in_use.lock"
+    try:
+        with FileLock(path, timeout=0):
+            try:
+                yield
+            finally:
+                with suppress(OSError):  # Windows keeps an open file
+                    path.unlink()
+    except Timeout:
+        raise ValueError(
+            f"another process trains in {folder}: wait for it, or give another folder"
+        ) from None
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -42,7 +74,7 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict]:
             words = json.loads((file.metadata() or {}).get("words", "{}"))
     except FileNotFoundError:
         raise ValueError(f"there is no {path}") from None
-    except (SafetensorError, OSError, ValueError) as error:
+    except (SafetensorError, OSError, ValueError, RecursionError) as error:
         raise ValueError(
             f"{path} is damaged, or was not written by this program: {error}"
         ) from None

@@ -4,6 +4,7 @@ model.safetensors, sizes.json, tokenizer.json    the best model so far: `load_mo
 log.jsonl                                        a line for each evaluation
 tensorboard                                      the same for TensorBoard, if installed
 checkpoint.safetensors                           what is needed to go on
+in_use.lock                                      while ``train`` works in the folder
 """
 
 import hashlib
@@ -43,6 +44,7 @@ __all__ = ["ALONE", "Run", "Settings", "Team", "digest", "evaluate", "team"]
 
 CHECKPOINT = "checkpoint.safetensors"
 MOMENTS = ("exp_avg", "exp_avg_sq")  # what AdamW remembers of a parameter
+LINE = {"step", "loss", "validation", "a_character", "entropies"}  # of the log
 PRECISIONS = ("float32", "bfloat16")
 
 
@@ -79,7 +81,10 @@ class Settings:
                 raise ValueError(f"{name} must be at least 1; got {given[name]}")
         for name in ("seed", "pairs", "warm_up", "peak", "weight_decay"):
             if not 0 <= given[name] < 1 << 31:
-                raise ValueError(f"{name} must not be negative; got {given[name]}")
+                raise ValueError(
+                    f"{name} must be a number from 0 to {(1 << 31) - 1}; "
+                    f"got {given[name]}"
+                )
         if self.precision not in PRECISIONS:
             raise ValueError(
                 f"precision must be one of {', '.join(PRECISIONS)}; "
@@ -132,9 +137,9 @@ def team(device: str) -> Iterator[Team]:
         ValueError: a device that torch does not know or that is not here.
     """
     try:
-        torch.empty(1, device=device)
+        torch.zeros(1, device=device).item()  # "meta" makes it and has no number
     except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
+        reason = str(error).splitlines()[0].partition(". ")[0]
         raise ValueError(f"the device {device!r} cannot be used: {reason}") from None
     if "LOCAL_RANK" not in os.environ:
         yield Team(device=torch.device(device))
@@ -356,8 +361,9 @@ class Run:
         if (
             type(self.step) is not int
             or not 0 <= self.step <= self.settings.plan.steps
-            or not isinstance(self.best, float)
+            or not (isinstance(self.best, float) and self.best >= 0)
             or not isinstance(self.log, list)
+            or any(type(line) is not dict or line.keys() != LINE for line in self.log)
         ):
             raise ValueError(f"{self.path} was not written by this program")
         return tensors
@@ -367,14 +373,14 @@ class Run:
         parts = {kind: {} for kind in ("parameter", *MOMENTS)}
         for name, tensor in tensors.items():
             kind, _, rest = name.partition(".")
-            parts.get(kind, parts["parameter"])[rest] = tensor
+            parts.get(kind, parts["parameter"])[rest or name] = tensor
         for moment in MOMENTS:
             check_shapes(self.model, parts[moment], self.path)
         put(self.model, parts["parameter"], self.path)
         if self.step == 0:  # AdamW makes its own zeros, and counts from there
             return
         for name, parameter in self.model.named_parameters():
-            moments = {x: parts[x][name].to(parameter.device) for x in MOMENTS}
+            moments = {x: parts[x][name].to(parameter) for x in MOMENTS}
             step = torch.tensor(float(self.step))
             self.optimizer.state[parameter] = {"step": step, **moments}
 

@@ -200,8 +200,8 @@ class BytePairs:
         least = len({*text, UNKNOWN})
         if size < least:
             raise ValueError(
-                f"size must be at least {least}, as many characters as the text has "
-                f"and one more; got {size}"
+                f"size, the number of pairs, must be at least {least}, as many "
+                f"characters as the text has and one more; got {size}"
             )
         tokenizer = Tokenizer(models.BPE(unk_token=UNKNOWN))
         tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(PIECES), "isolated")
@@ -217,7 +217,8 @@ class BytePairs:
 
     def encode(self, text: str) -> list[int]:
         """The numbers of the tokens that a text is cut into."""
-        return self._tokenizer.encode(text).ids
+        whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return self._tokenizer.encode(whole).ids  # half a character is UNKNOWN
 
     def decode(self, numbers: list[int]) -> str:
         """The text that these tokens make."""
@@ -237,7 +238,11 @@ def load_tokenizer(path: str | PathLike) -> Characters | BytePairs:
     try:
         content = json.loads(Path(path).read_text("utf-8"))
         if "characters" in content:
-            return Characters([UNKNOWN, *content["characters"]])
+            characters = content["characters"]
+            single = (isinstance(x, str) and len(x) == 1 for x in characters)
+            if not isinstance(characters, list) or not all(single):
+                raise ValueError("characters must be a list of single ones")
+            return Characters([UNKNOWN, *characters])
         from tokenizers import Tokenizer
 
         return BytePairs(Tokenizer.from_str(json.dumps(content)))

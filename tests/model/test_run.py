@@ -11,12 +11,22 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save
 
 from mha_lib.model import ATTENTIONS, LanguageModel, Plan, __main__, generate, train
 from mha_lib.model.__main__ import main
+from mha_lib.model.files import read_tensors, write_tensors
 from mha_lib.model.kept import KEPT, load_kept, load_model
 from mha_lib.model.run import Run, evaluate
-from mha_lib.model.text import Characters, read_text, split_text, windows
+from mha_lib.model.text import (
+    UNKNOWN,
+    BytePairs,
+    Characters,
+    load_tokenizer,
+    read_text,
+    split_text,
+    windows,
+)
 from tests.model.small import SETTINGS, SIZES, TEXT, run
 
 FILES = ["log.jsonl", "model.safetensors", "sizes.json", "tokenizer.json"]
@@ -99,6 +109,61 @@ def test_a_damaged_checkpoint_is_refused_in_words(whole, tmp_path, spoil):
     folder = spoiled(whole, tmp_path / "spoiled", spoil)
     with pytest.raises(ValueError, match=r"checkpoint\.safetensors"):
         Run(SETTINGS, TEXT, folder)
+
+
+def rewritten(whole, folder, words=None, tensors=lambda held: held):
+    """A copy of a run whose checkpoint says something else."""
+    path = spoiled(whole, folder, lambda content: content) / "checkpoint.safetensors"
+    held, told = read_tensors(path)
+    write_tensors(path, tensors(held), told | (words or {}))
+    return folder
+
+
+@pytest.mark.parametrize(
+    "words, tensors, said",
+    [
+        ({"best": math.nan}, dict, "not written by this program"),
+        ({"best": -1.0}, dict, "not written by this program"),
+        ({"log": [{}]}, dict, "not written by this program"),
+        ({"log": [None]}, dict, "not written by this program"),
+        ({}, lambda held: held | {"stowaway": torch.ones(1)}, "has stowaway"),
+    ],
+)
+def test_a_checkpoint_that_lies_is_refused_in_words(
+    whole, tmp_path, words, tensors, said
+):
+    folder = rewritten(whole, tmp_path / "lies", words, tensors)
+    with pytest.raises(ValueError, match=said):
+        Run(SETTINGS, TEXT, folder)
+
+
+def test_moments_of_another_precision_become_float32(whole, tmp_path):
+    def wide(held):
+        return {name: tensor.double() for name, tensor in held.items()}
+
+    half = run(tmp_path / "half", stop_after=2)
+    assert same_parameters(whole, run(rewritten(half, tmp_path / "wide", None, wide)))
+
+
+@pytest.mark.parametrize("name", ["sizes.json", "model.safetensors"])
+def test_nested_without_end_is_refused_in_words(whole, tmp_path, name):
+    deep = b"[" * 10**5
+    folder = spoiled(whole, tmp_path / "deep", lambda content: content)
+    path = folder / name
+    if name == "sizes.json":
+        path.write_bytes(deep)
+    else:
+        path.write_bytes(save({}, {"words": deep.decode()}))
+    with pytest.raises(ValueError, match=name.replace(".", r"\.")):
+        load_model(folder)
+
+
+@pytest.mark.parametrize("characters", ["abc", [1, 2], ["a", "bc"]])
+def test_characters_that_are_none_are_refused(tmp_path, characters):
+    path = tmp_path / "tokenizer.json"
+    path.write_text(json.dumps({"characters": characters}), "utf-8")
+    with pytest.raises(ValueError, match=r"tokenizer\.json"):
+        load_tokenizer(path)
 
 
 @pytest.mark.parametrize("name", FILES[1:])
@@ -237,10 +302,14 @@ def trained(tmp_path_factory):
     [
         (("--device", "abacus"), "the device 'abacus' cannot be used: Expected one of"),
         (("--batch", 10**11), "not enough memory; a smaller --batch"),
+        (("--device", "meta"), "the device 'meta' cannot be used: "),
         (("--num-layers", 0), "num_layers must be at least 1; got 0"),
+        (("--seed", 1 << 31), "seed must be a number from 0 to 2147483647; got 2147"),
+        (("--peak", "nan"), "peak must be a number from 0 to 2147483647; got nan"),
+        (("--pairs", 3), "size, the number of pairs, must be at least"),
         (("--out", "{trained}/model"), "no checkpoint.safetensors of a run to go on"),
     ],
-    ids=["device", "memory", "layers", "foreign model"],
+    ids=["device", "memory", "no data", "layers", "seed", "peak", "pairs", "foreign"],
 )
 def test_what_cannot_be_trained_is_a_sentence(words, said, trained, tmp_path, capsys):
     text, model = tmp_path / "text.txt", trained / "model"
@@ -256,6 +325,30 @@ def test_what_cannot_be_trained_is_a_sentence(words, said, trained, tmp_path, ca
     lines = capsys.readouterr().err.splitlines()
     assert ended.value.code == 2 and len(lines) == 1 and said in lines[0]
     assert before == {path: path.read_bytes() for path in model.iterdir()}
+
+
+def test_two_trainings_at_once_do_not_share_a_folder(tmp_path, capsys):
+    text, out = tmp_path / "text.txt", tmp_path / "run"
+    text.write_text(TEXT, "utf-8")
+    words = ["train", "--text", str(text), "--out", str(out), *SMALL]
+    call = [sys.executable, "-m", "mha_lib.model", *words, "--steps", "1000000"]
+    with subprocess.Popen(call, stdout=subprocess.PIPE, text=True) as first:
+        assert first.stdout.readline().startswith("step 0")
+        with pytest.raises(SystemExit) as ended:
+            main([*words, "--steps", "1000000"])
+        first.kill()  # with no chance to tidy up
+    assert ended.value.code == 2
+    assert "another process trains in" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(words)
+    assert "steps was 1000000 and is now 4" in capsys.readouterr().err  # it is free
+
+
+@pytest.mark.parametrize("pairs", [False, True], ids=["characters", "pairs"])
+def test_half_a_character_is_an_unknown_one(pairs):
+    made = BytePairs.of(TEXT, 60) if pairs else Characters.of(TEXT)
+    broken = "a" + chr(0xDCFF)  # how Python reads a byte of a command that is no UTF-8
+    assert made.decode(made.encode(broken)) == "a" + UNKNOWN
 
 
 def test_a_file_of_zeros_is_no_text(tmp_path):

@@ -24,6 +24,7 @@ SEEN = {
         "return divmod(score",
         "return divmod((rise * (score > 0))",
     ),
+    "a6 prices, a list of lists": ("return rises", "return rises.tolist()"),
     "a6 find_induction_head, layer 1 alone": (
         "score.argmax().item(), H)",
         "score[1].argmax().item() + H, H)",
@@ -402,6 +403,54 @@ def test_the_example_of_a_task_fails_with_a_sentence(solved, case):
     name = case.partition(",")[0].split()[1]
     said = example_says(solved, name, *BY_EXAMPLE[case])
     assert said
+
+
+# What a sentence of an example has to name, as it meets more than one mistake.
+TOLD = {
+    "induction_map, whole numbers": (
+        "torch.zeros(len(tokens), len(tokens))",
+        "torch.zeros(len(tokens), len(tokens), dtype=tokens.dtype)",
+        "whole numbers",
+    ),
+    "induction_map, a list": ("return weights", "return weights.tolist()", "a list"),
+    "induction_score, by pairs": ("equal.any(dim=-1).sum()", "equal.sum()", "pairs"),
+    "induction_score, a sum": (
+        " / equal.any(dim=-1).sum()",
+        "",
+        "divided by three",
+    ),
+    "induction_score, the last one alone": (
+        ".roll(1, dims=-1)[:, None]",
+        ".roll(1, -1)[:, None].flip(-1).cumsum(-1).eq(1).flip(-1) "
+        "& equal.roll(1, -1)[:, None]",
+        "add up",
+    ),
+    "silenced, the output bias": (
+        "return new",
+        "new.out_proj.bias.data.zero_(); return new",
+        "belongs to no head",
+    ),
+    "prices, head first": ("[(layer, head)]", "[(head, layer)]", "no list of pairs"),
+    "prices, a bare pair": ("[(layer, head)]", "(layer, head)", "no list of pairs"),
+    "find_induction_head, a number": (
+        "return divmod(score.argmax().item(), H)",
+        "return score.argmax().item()",
+        "not the pair",
+    ),
+    "find_induction_head, nobody silent": ("run(x, heads)", "run(x)", "silent"),
+    "find_induction_head, not None": ("return None", "return False", "is None"),
+}
+
+
+@pytest.mark.parametrize("case", TOLD)
+def test_the_sentence_fits_the_mistake(solved, case):
+    *change, word = TOLD[case]
+    assert word in example_says(solved, case.partition(",")[0], *change)
+
+
+def test_a_layer_may_be_changed_without_no_grad_as_in_the_notebook():
+    plain = answer("a6", "silenced", "with torch.no_grad():", "if True:")
+    assert diagnose(plain, tasks("a6")["silenced"], seed=11).verdict == "right"
 
 
 def test_the_example_has_more_heads_than_texts(solved):
