@@ -30,7 +30,7 @@ OF_WEIGHTED = (
     *("right_without_mask", "right_with_mask", "mask_as_given", "output_dtype"),
     *("same_tensor", "other_sizes", "training", "without_gradients", *OF_PARTS),
 )
-OF_STRIDED = ("split_heads", "mha", "mha_sequence_first")
+OF_STRIDED = ("split_heads", "attention", "mha", "mha_sequence_first")
 OF_MASKED = ("large_scores", "loud_hidden_keys", "mask_optional")
 OF_ATTENTION = ("leading_axes", "mask_broadcasts")
 ON_REQUEST = (

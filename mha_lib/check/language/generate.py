@@ -91,9 +91,9 @@ def draw(generator: torch.Generator) -> dict[str, dict]:
     def sized(low: int, high: int) -> int:
         return int(torch.randint(low, high, (), generator=generator))
 
-    def sure(context: int) -> dict:
-        W, new = sized(11, 17), sized(9, 13)
-        tokens = torch.randint(W, (sized(2, 4), sized(4, 7)), generator=generator)
+    def sure(context: int, B: int = 0) -> dict:
+        B, W, new = B or sized(2, 4), sized(11, 17), sized(9, 13)
+        tokens = torch.randint(W, (B, sized(4, 7)), generator=generator)
         logits = torch.zeros(W)
         given = {"tokens": tokens, "new": new, "context": context, "options": []}
         return {"kind": "sure", "logits": logits, **given}
@@ -109,12 +109,15 @@ def draw(generator: torch.Generator) -> dict[str, dict]:
     return {
         "texts": sure(99),
         "texts longer than the context": sure(sized(2, 4)),
+        "every word occurs": {**sure(99, B=1), "new": 17, "kind": "counts"},
+        "nothing to write": {**sure(99), "new": 0},
         "modes and gradients": {**sure(99), "kind": "modes"},
         "draws": shares(),
         "a low temperature": shares(0.4),
         "a high temperature": shares(2.5),
         "top-k": shares(1.0, 3),
         "top-k at a temperature": shares(2.0, 2, new=3),
+        "the likeliest alone": shares(1.0, 1),
         "two texts": {**shares(), "kind": "twice"},
     }
 
@@ -146,6 +149,7 @@ def call(generate, kind, logits, tokens, new, context, options):
                 return self.scale * logits[tokens % 2]
             places = torch.arange(1, tokens.shape[1] + 1)
             read = self.part((tokens * places + places).cumsum(1))
+            read = tokens + 1 if kind == "counts" else read
             return self.scale * 200.0 * torch.nn.functional.one_hot(read % W, W)
 
     model = Model()
@@ -155,7 +159,7 @@ def call(generate, kind, logits, tokens, new, context, options):
         return torch.tensor([float(not torch.equal(one, other))])
     if kind != "modes":
         out = generate(model, tokens, new, context, **names)
-        if kind == "sure":
+        if kind in ("sure", "counts"):
             return out.double()
         kinds = [out[n::2, -1].bincount(minlength=W) for n in range(2)]
         return torch.stack(kinds).double() / (len(tokens) // 2)

@@ -48,6 +48,9 @@ def draw(generator: torch.Generator) -> dict[str, dict]:
         elif padding < 0:
             padding = sized(1, W)
             tokens[tokens == padding] = 0  # a token like any other, unless told so
+        elif more.pop("sure", False):  # of every other token, which then costs nothing
+            places = tokens[:, 1::2, None]
+            logits[:, ::2].scatter_(-1, places, 300.0)
         else:
             for b in range(B):  # one row ends sooner than the next
                 tokens[b, 2 + b % 3 :] = padding
@@ -60,6 +63,7 @@ def draw(generator: torch.Generator) -> dict[str, dict]:
         "padding": case(4, padding=sized(3, 9)),
         "padding left out": case(4, padding=0, told=False),
         "large logits": case(2, scale=300.0),
+        "a model that is sure": case(2, padding=0, sure=True),
         "one sequence": case(1),
         "a long text of many words": case(1, far=True),
         "its gradient": case(3, padding=sized(3, 9), gradient=True),
