@@ -44,7 +44,7 @@ def draw(generator: torch.Generator) -> dict[str, dict]:
         logits = scale * torch.randn(B, T, W, generator=generator)
         tokens = torch.randint(1, W, (B, T + 1), generator=generator)
         if far:  # no token is padding, and 0 is one like others
-            tokens[:, ::5] = 0
+            tokens[:, ::5], tokens[:, 1::5] = 0, W - 1
         elif padding < 0:
             padding = sized(1, W)
             tokens[tokens == padding] = 0  # a token like any other, unless told so

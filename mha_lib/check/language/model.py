@@ -84,6 +84,7 @@ def draw(generator: torch.Generator) -> dict[str, dict]:
         W, context, E = 23 + 4 * far + more[0], 13 + far + more[1], H * (D + 2)
         T = max(1, int(part * context))
         tokens = torch.randint(W, (B, T), generator=generator)
+        tokens[0, 0] = 0  # a word like others
         seed = int(torch.randint(1 << 30, (), generator=generator))
         sizes = [W, context, E, H, L]
         return {"tokens": tokens, "sizes": sizes, "seed": seed, "asked": asked}
@@ -96,7 +97,7 @@ def draw(generator: torch.Generator) -> dict[str, dict]:
         "a long context": case(1, far=60),
         "its gradients": case(0.6, "gradients"),
         "its blocks and heads": case(0.6, "blocks"),
-        "a longer text than before": case(0.8, "again"),
+        "a second text, in training": case(0.8, "again"),
         "its masks": case(0.7, "masks"),
     }
 
@@ -104,10 +105,10 @@ def draw(generator: torch.Generator) -> dict[str, dict]:
 def call(LanguageModel, tokens, sizes, seed, asked):
     """Numbers of ours in its parts, blocks of ours in place of its blocks.
 
-    Beside the logits, ``asked`` are the gradients of both tables, how many blocks it
-    made and how many heads those have, the logits of a second text, or whether its
-    blocks get the masks that are asked for: causal ones, or those of a ``mask_of`` if
-    it takes one.
+    Beside the logits, ``asked`` are the gradients of both tables; how many blocks it
+    made, how many heads those have, and whether its output is tied; the logits of a
+    second text, in training; or whether its blocks get the masks that are asked for:
+    causal ones, or those of a ``mask_of`` if it takes one.
     """
     import inspect
     import zlib
@@ -138,10 +139,13 @@ def call(LanguageModel, tokens, sizes, seed, asked):
                 part.register_forward_hook(look)
             model.eval()(tokens)
             made = {id(next(block.parameters(), block)) for block in model.blocks}
-            found += [len(made), len(model.blocks), sum(heads)]
+            words = model.word.weight  # who has no output multiplies by them
+            output = getattr(model, "output", None)
+            tied = getattr(output, "weight", words) is words
+            found += [len(made), len(model.blocks), sum(heads), float(tied)]
         return torch.tensor(found)
     if asked == "masks":
-        wanted, seen = [], []
+        found, seen = [], []
 
         def mask_of(T, S):  # a table for each T, and none is a part of another
             generator = torch.Generator().manual_seed(seed + T)
@@ -158,16 +162,17 @@ def call(LanguageModel, tokens, sizes, seed, asked):
         for text in (tokens[:, :-1], tokens):
             T = text.shape[1]
             right = mask_of(T, T) if given else torch.ones(T, T).tril() > 0
-            wanted += [right] * sizes[-1]
             model.eval()(text)
-        fits = [
-            isinstance(mask, torch.Tensor)
-            and mask.dtype == torch.bool
-            and mask.shape[-2:] == right.shape
-            and bool((mask == right).all())
-            for mask, right in zip(seen, wanted)
-        ]
-        return torch.tensor([float(x) for x in fits])
+            fits = [
+                isinstance(mask, torch.Tensor)
+                and mask.dtype == torch.bool
+                and mask.shape[-2:] == right.shape
+                and bool((mask == right).all())
+                for mask in seen
+            ]
+            found.append(float(all(fits)))
+            seen.clear()
+        return torch.tensor(found)
     model = LanguageModel(*sizes)
     ours = (Ours(0.5 + 0.4 * n) for n, _ in enumerate(model.blocks))
     model.blocks = torch.nn.ModuleList(ours)
@@ -181,7 +186,7 @@ def call(LanguageModel, tokens, sizes, seed, asked):
         numbers.data.copy_(drawn + (first == "norm") * (kind == "weight"))
     if asked == "again":
         model.eval()(tokens[:, : len(tokens[0]) // 2])
-    logits = model.eval()(tokens)
+    logits = model.train(asked == "again")(tokens)
     if asked != "gradients":
         return logits
     logits.square().sum().backward()
