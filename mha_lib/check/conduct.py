@@ -55,7 +55,7 @@ def conduct(task: str, probes: list[Probe]) -> list[Probe]:
     elif masked is None:
         found = _of_part(task, plain)
     else:
-        longest = max(ordinary, key=lambda p: p["sizes"]["T"] * p["sizes"]["S"])
+        longest = max(ordinary, key=lambda p: min(p["sizes"]["T"], p["sizes"]["S"]))
         found = _conduct(task, plain, masked, longest)
     return [_copied(probe) for probe in found]
 

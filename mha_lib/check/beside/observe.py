@@ -40,9 +40,7 @@ def outcome_of(
     outcome = {}
     if options.get("repeat"):  # a layer must not remember what came before
         others = given | {k: x.flip(0) for k, x in before.items()}
-        _rewritten(given, others)  # the same tensors, which hold other numbers
-        call(given)
-        _rewritten(given, before)
+        of_others = _returned(call({k: copied(x) for k, x in others.items()}))["output"]
         try:
             outcome["outputs"] = _returned(call(given))
         except Exception as error:
@@ -63,10 +61,19 @@ def outcome_of(
         if changed:
             outcome["changed_inputs"] = changed
     if options.get("repeat"):
+        outcome["outputs"] = {k: copied(x) for k, x in outcome["outputs"].items()}
+        output = outcome["outputs"]["output"]  # a view would change with its input
+        _rewritten(given, others)  # the same tensors, which hold other numbers
+        late = _returned(call(given))["output"]
         again = _returned(call(given | before))["output"]
-        first = outcome["outputs"]["output"]
-        if again.shape == first.shape and not torch.equal(again, first):
-            outcome["repeat_differs"] = not alike(again, first)
+        pairs = (again, output), (late, of_others)
+        changes = [
+            (one, two)
+            for one, two in pairs
+            if one.shape == two.shape and not torch.equal(one, two)
+        ]
+        if changes:
+            outcome["repeat_differs"] = not all(alike(*pair) for pair in changes)
             if outcome["repeat_differs"] and not _by_chance(call, given | before):
                 outcome["notes"] = [{"code": REMEMBERS}]
             elif outcome["repeat_differs"] and _makes_layers(call, given | before):

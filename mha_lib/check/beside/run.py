@@ -14,7 +14,7 @@ from .driven import driven
 from .find import places_of
 from .load import ORDERS, holders_of
 from .making import axes_of, bound, construct, is_lazy, makes_layers, unwrapped
-from .observe import cast, copied, outcome_of
+from .observe import cast, outcome_of
 from .unfinished import dots, unfinished
 from .ways import LAYERS, Way, try_ways, ways_to_call
 from .words import CHOSEN_DROPOUT, RAN_WITH, REORDERED, UNFINISHED, Advice, failure
@@ -88,9 +88,9 @@ class _Runner:
             with _prepared(self, probe) as (call, loadings, load, missing):
                 self.weights = getattr(load, "weights", {})
                 outcomes = {}
-                if options.get("repeat") and self.weights:  # what is made of its own
-                    with suppress(Exception):  # numbers must not stay
-                        call({k: copied(x) for k, x in probe["inputs"].items()})
+                if options.get("conduct") == "other_sizes":  # and other numbers: what
+                    with suppress(Exception):  # is made of them must not stay
+                        call({k: _turned(x) for k, x in probe["inputs"].items()})
                 for loading in loadings:
                     load(loading)
                     outcomes[loading] = self._attempts(call, probe)
@@ -149,6 +149,11 @@ class _Runner:
                 self.way.setdefault(masked, way)
             return outcome
         return first
+
+
+def _turned(x: object) -> object:
+    """The sequences in another order; a copy."""
+    return x.flip(0) if isinstance(x, Tensor) else x
 
 
 def _chooses_dropout(runner: _Runner) -> bool:
