@@ -7,6 +7,7 @@ Options and keys beside those of `mha_lib.check.tasks`::
     "options": {"conduct": "leading_axes", "as_called": True,  adapt nothing
                 "same": ["query", "key"],                      one tensor for these
                 "dropout": None,                               as the class has it
+                "reloaded": True,                 called first with numbers of its own
                 "strided": ["mask"]},                          no block of memory
     "before": [{"sizes": ..., "inputs": ...}]                  calls that come first
     "another": {"sizes": ...}                                  made after the first one
@@ -123,7 +124,7 @@ def _conduct(task: str, plain: Probe, masked: Probe, longest: Probe) -> Iterator
         x = step["inputs"]
         other = {k: -x[k] if isinstance(x[k], Tensor) else x[k] for k in x}
         before = [{"sizes": step["sizes"], "inputs": other}]
-        yield _changed(step, "other_sizes") | {"before": before}
+        yield _changed(step, "other_sizes", reloaded=True) | {"before": before}
     if task == "split_concat":  # hides keys whose embedding is zero, and no others
         inputs = {k: x for k, x in plain["inputs"].items() if k != "causality"}
         bare = _changed(plain, "causality_optional", as_called=True)

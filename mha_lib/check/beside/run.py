@@ -37,6 +37,7 @@ def run(
             ``train`` (in training mode, with ``dropout``, or as it is if that is None),
             ``no_grad`` (as `torch.no_grad`), ``same`` (one tensor for all inputs),
             ``strided`` (names of inputs that are no single block of memory),
+            ``reloaded`` (it is called before it gets its numbers, too),
             ``as_called`` (adapt nothing). Calls under ``before`` come first, with
             inputs of other sizes, and a class makes ``another`` layer.
         layers: where a module keeps its weights: ``{"q": "lin1", "k": …}`` with keys
@@ -88,8 +89,8 @@ class _Runner:
             with _prepared(self, probe) as (call, loadings, load, missing):
                 self.weights = getattr(load, "weights", {})
                 outcomes = {}
-                if options.get("conduct") == "other_sizes":  # and other numbers: what
-                    with suppress(Exception):  # is made of them must not stay
+                if options.get("reloaded"):  # what is made of its first numbers
+                    with suppress(Exception):  # must not stay
                         call({k: _turned(x) for k, x in probe["inputs"].items()})
                 for loading in loadings:
                     load(loading)
