@@ -8,7 +8,7 @@ import functools
 import pytest
 import torch
 
-from mha_lib.check import LANGUAGE, diagnose
+from mha_lib.check import LANGUAGE, TASKS, diagnose
 from mha_lib.grade import author
 from mha_lib.grade.assignments import from_notebook
 from mha_lib.grade.inside.cells import parse
@@ -344,6 +344,19 @@ def test_five_wrong_answers_to_each_new_task(id):
     asked = [case.partition(",")[0] for case in WRONG]
     for name in own(id):
         assert asked.count(f"{id} {name}") >= 3 + 2 * (f"{id} {name}" not in TRAINED)
+
+
+@pytest.mark.parametrize("seed", [3, pytest.param(4, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("id", ["a5", "a6"])
+def test_every_mistake_of_an_author_gets_its_name(id, seed):
+    named = []
+    for task in own(id).values():
+        versions = {} if task in LANGUAGE else TASKS[task].conclude.args[2]
+        for name, version in versions.items():
+            found = diagnose(version, task, seed=seed)
+            assert (found.verdict, found.mistakes) == ("named", [name])
+            named.append(name)
+    assert len(named) >= 5
 
 
 # --- what a student sees: the example of Assignment 6 below each task -----------------

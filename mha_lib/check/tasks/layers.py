@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from mha_lib.check.tasks.draw import FAR, LONG, MANY, WIDE, Draw, Probe, probe
+from mha_lib.check.tasks.draw import FAR, LONG, MANY, Draw, Probe, probe
 
 __all__ = ["attention", "mha", "split_concat"]
 
@@ -21,7 +21,6 @@ MAP = range(9, 14)  # features that can hold two maps of four keys, side by side
 
 def _ordinary(one: Callable[..., Probe], draw: Draw) -> list[Probe]:
     """What `attention` and a layer begin with: `one` makes a probe."""
-    H, D = WIDE[draw.pick(range(len(WIDE)))]
     return [
         one("plain", sizes=draw.sizes(**FEW), repeat=True),
         one("square", sizes=draw.sizes("TS")),
@@ -34,7 +33,7 @@ def _ordinary(one: Callable[..., Probe], draw: Draw) -> list[Probe]:
         one("one query", "holes", draw.sizes(T=1, B=LONG)),
         one("one key", sizes=draw.sizes(S=1)),
         one("one sequence", "holes", draw.sizes(B=1, H=MANY)),
-        one("64 features", "holes", draw.sizes(H=H, D=D)),
+        one("64 features", "holes", draw.wide()),
     ]
 
 

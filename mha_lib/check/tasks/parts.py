@@ -1,6 +1,6 @@
 """The probes of the parts: heads cut and merged, masks made and joined."""
 
-from mha_lib.check.tasks.draw import ENDLESS, LONG, MANY, WIDE, Draw, Probe, probe
+from mha_lib.check.tasks.draw import ENDLESS, LONG, MANY, Draw, Probe, probe
 
 __all__ = ["causal_mask", "combine_masks", "heads", "padding_mask"]
 
@@ -17,7 +17,6 @@ def heads(draw: Draw, merge: bool) -> list[Probe]:
 
     plain = draw.sizes()
     turned = {"H": plain["D"], "D": plain["H"]}  # the same E, cut otherwise
-    wide = WIDE[draw.pick(range(len(WIDE)))]
     return [
         one("plain", plain, repeat=True),
         one("again", draw.sizes(**turned)),
@@ -29,7 +28,7 @@ def heads(draw: Draw, merge: bool) -> list[Probe]:
         one("one sequence", draw.sizes(B=1)),
         one("D = 1", draw.sizes(D=1)),
         one("many sequences", draw.sizes(B=MANY)),
-        one("64 features", draw.sizes(H=wide[0], D=wide[1])),
+        one("64 features", draw.wide()),
         one("long", draw.sizes(T=LONG, H=range(9, 14))),
     ]
 
