@@ -12,9 +12,10 @@ __all__ = ["attention", "mha", "split_concat"]
 FEW = {"H": range(2, 4), "D": range(3, 6), "T": range(3, 7)}  # for the first look
 MANY_WIDE = {"B": MANY, "D": range(9, 13)}
 ONE_LONG = {"B": 1, "H": range(2, 4), "T": LONG, "S": LONG}  # few, for loops
-SHORT = {"B": 1, "H": range(2, 4), "D": range(3, 6)}
-MANY_KEYS = SHORT | {"T": range(2, 7), "S": FAR}
-MANY_QUERIES = SHORT | {"T": FAR, "S": range(3, 7)}
+SHORT = {"B": 1, "H": range(2, 4), "D": range(2, 5)}
+MANY_KEYS = SHORT | {"T": range(2, 5), "S": FAR}
+MANY_QUERIES = SHORT | {"T": FAR, "S": range(3, 6)}
+ONE_QUERY = SHORT | {"B": LONG, "T": 1, "S": range(3, 7)}
 
 MAP = range(9, 14)  # features that can hold two maps of four keys, side by side
 
@@ -30,7 +31,7 @@ def _ordinary(one: Callable[..., Probe], draw: Draw) -> list[Probe]:
         one("padding", "padding", draw.sizes(B=MANY)),
         one("left padding", "left padding", draw.sizes("TS")),
         one("B = H", "holes", draw.sizes("BH", "TS")),
-        one("one query", "holes", draw.sizes(T=1, B=LONG)),
+        one("one query", "holes", draw.sizes(**ONE_QUERY)),
         one("one key", sizes=draw.sizes(S=1)),
         one("one sequence", "holes", draw.sizes(B=1, H=MANY)),
         one("64 features", "holes", draw.wide()),
