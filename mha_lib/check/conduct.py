@@ -5,8 +5,9 @@ of each is the property that it shows; no mistake is looked for in their numbers
 Options and keys beside those of `mha_lib.check.tasks`::
 
     "options": {"conduct": "leading_axes", "as_called": True,  adapt nothing
-                "same": True,                                  one tensor for all inputs
+                "same": ["query", "key"],                      one tensor for these
                 "dropout": None,                               as the class has it
+                "reloaded": True,                 called first with numbers of its own
                 "strided": ["mask"]},                          no block of memory
     "before": [{"sizes": ..., "inputs": ...}]                  calls that come first
     "another": {"sizes": ...}                                  made after the first one
@@ -55,7 +56,7 @@ def conduct(task: str, probes: list[Probe]) -> list[Probe]:
     elif masked is None:
         found = _of_part(task, plain)
     else:
-        longest = max(ordinary, key=lambda p: p["sizes"]["T"] * p["sizes"]["S"])
+        longest = max(ordinary, key=lambda p: min(p["sizes"]["T"], p["sizes"]["S"]))
         found = _conduct(task, plain, masked, longest)
     return [_copied(probe) for probe in found]
 
@@ -93,7 +94,9 @@ def _conduct(task: str, plain: Probe, masked: Probe, longest: Probe) -> Iterator
     D = longest["sizes"]["D"]  # T = S = D: who asks shapes which axis is which errs
     cube = _cut(task, longest, T=D, S=D) if D > 1 else masked_square
     for probe in square, cube:
-        yield _changed(_alike(task, probe), "same_tensor", same=True)
+        yield _alike(task, probe)
+    for pair in ("qk", "kv") if task != "split_concat" else ():  # and another third one
+        yield _alike(task, square, pair)
     yield _changed(masked, "without_gradients", no_grad=True)
     yield _changed(masked, "double_precision", dtype="float64")
     yield _changed(masked, "training", train=True, dropout=0.0)
@@ -116,10 +119,12 @@ def _conduct(task: str, plain: Probe, masked: Probe, longest: Probe) -> Iterator
             "before": [{"sizes": x["sizes"], "inputs": x["inputs"]} for x in before],
             "another": {"sizes": another},
         }
-    step = _cut(task, plain, T=1)  # as in writing, where a cache has its temptations
-    other = {k: -x if isinstance(x, Tensor) else x for k, x in step["inputs"].items()}
-    before = [{"sizes": step["sizes"], "inputs": other}]
-    yield _changed(step, "other_sizes") | {"before": before}
+    # As in writing, where a cache has its temptations.
+    for step in _cut(task, plain, T=1), _cut(task, plain, T=1, S=1):
+        x = step["inputs"]
+        other = {k: -x[k] if isinstance(x[k], Tensor) else x[k] for k in x}
+        before = [{"sizes": step["sizes"], "inputs": other}]
+        yield _changed(step, "other_sizes", reloaded=True) | {"before": before}
     if task == "split_concat":  # hides keys whose embedding is zero, and no others
         inputs = {k: x for k, x in plain["inputs"].items() if k != "causality"}
         bare = _changed(plain, "causality_optional", as_called=True)
@@ -133,8 +138,8 @@ def _conduct(task: str, plain: Probe, masked: Probe, longest: Probe) -> Iterator
 def _shapes(task: str, masked: Probe) -> Iterator[Probe]:
     """Other shapes that a task may say it takes."""
     mask = masked["inputs"]["mask"]
-    if task != "attention":
-        yield _changed(masked, "strided", strided=["mask"])
+    # What comes out of a split, or of another order of axes, is no block of memory.
+    yield _changed(masked, "strided", strided=[*AXES[task]])
 
     def probe(name: str, change=lambda x: x, **inputs: Tensor) -> Probe:
         inputs = {k: change(x) for k, x in (masked["inputs"] | inputs).items()}
@@ -244,8 +249,9 @@ def _square(task: str, probe: Probe) -> Probe:
     return _cut(task, probe, T=n, S=n)
 
 
-def _alike(task: str, square: Probe) -> Probe:
-    """All inputs hold the same numbers: those of the queries."""
-    first = square["inputs"][[*AXES[task]][0]]
-    shared = {k: first for k in square["inputs"] if k[0] in "qkv"}
-    return square | {"inputs": square["inputs"] | shared}
+def _alike(task: str, square: Probe, which: str = "qkv") -> Probe:
+    """These inputs are one tensor: the first of them."""
+    names = [name for name in AXES[task] if name[0] in which]
+    shared = dict.fromkeys(names, square["inputs"][names[0]])
+    changed = _changed(square, "same_tensor", same=names)
+    return changed | {"inputs": square["inputs"] | shared}

@@ -191,7 +191,7 @@ WORDS: dict[str, str | Callable[..., str]] = {
         "where a hidden key has by far the largest score",
         ": hide scores before the softmax, not weights after it",
     ),
-    "same_tensor": _unkept("where all inputs are one tensor"),
+    "same_tensor": _unkept("where several inputs are one tensor"),
     "double_precision": _unkept("with inputs of float64"),
     "training": _unkept("in training mode, every dropout set to 0"),
     "no_dropout": _unkept("in training mode, as it was made", ": is there a dropout?"),
@@ -214,7 +214,7 @@ WORDS: dict[str, str | Callable[..., str]] = {
     "without_gradients": _unkept("under torch.no_grad"),
     "one-tensor": "One tensor has to be returned, and more than one is.",
     "weights_gradients": "No gradient flows through the returned weights: a detach, "
-    ".data or a no_grad?",
+    ".data, a no_grad or a rounding?",
     "zeros_for_empty_rows": "A query that sees no key has to get zeros, and does not.",
     "biases": lambda names: f"Your layer lacks biases: {', '.join(names)}.",
     "call_by_place": "It has to take its arguments by place, in the order of the task; "

@@ -80,6 +80,7 @@ class Judge:
         if not submission.problem:
             reply = self._run(submission, self.assignment.questions)
         result = self._marked(reply)
+        result["read"] = result["read"] and not submission.problem
         if not reply.ending:  # it ran to its end
             self._not_carried_forward(submission, result)
         told = {"digest": submission.digest, "unprotected": self.sandbox.warnings}
@@ -133,6 +134,7 @@ class Judge:
             "points": float(sum(question["points"] for question in questions)),
             "out_of": float(self.assignment.points),
             "problem": said.problem,
+            "read": said.read,
             "notes": said.notes,
             "mentions": said.mentions,
             "questions": questions,
@@ -221,9 +223,10 @@ class _Said:
 
     def __init__(self, reply: Reply):
         self.problem, self.notes, self.mentions, self.answers = reply.ending, [], [], {}
+        self.read = True  # what came is a notebook or Python
         for place, message in enumerate(reply.messages):
             if place == 0 and isinstance(message.get("unreadable"), str):
-                self.problem = message["unreadable"]
+                self.problem, self.read = message["unreadable"], False
             elif place == 0:
                 self.mentions = _strings(message.get("mentions"))
             elif "notes" in message and not self.notes:

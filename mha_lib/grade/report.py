@@ -73,7 +73,7 @@ def page(result: dict, mark: str = "") -> str:
             f"{' from the grader' * bool(mark)}</p>",
             mark,
             problem and f'<p class="note">About the file: {escape(problem)}.</p>',
-            *map(question, result["questions"]),
+            *map(question, result["questions"] if result.get("read", True) else ()),
             notes and "<h2>Cells that failed</h2>" + _list(notes),
         ],
     )
@@ -109,12 +109,16 @@ def _worth(part: dict) -> str:
 
 
 def row(result: dict) -> dict:
-    """What the table and the summary need of a result."""
+    """What the table and the summary need of a result.
+
+    There are no verdicts on what nobody could read: its problem says all.
+    """
     questions = result["questions"]
+    judged = questions if result["read"] else ()
     return {
         **{name: result[name] for name in KEPT},
         "by_question": {q["name"]: q["points"] for q in questions},
-        "verdicts": {q["name"]: q["diagnosis"]["verdict"] for q in questions},
+        "verdicts": {q["name"]: q["diagnosis"]["verdict"] for q in judged},
         "mistakes": [
             f"{q['name']}: {mistake}"
             for q in questions
@@ -136,7 +140,9 @@ def summary(rows: list[dict], assignment: Assignment) -> dict:
         min(int(BINS * x / assignment.points), BINS - 1) if x else 0 for x in points
     )
     verdicts = {
-        question.name: Counter(row["verdicts"][question.name] for row in rows)
+        question.name: Counter(
+            row["verdicts"][question.name] for row in rows if row["verdicts"]
+        )
         for question in assignment.questions
     }
     return {

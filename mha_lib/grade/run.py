@@ -26,7 +26,7 @@ from mha_lib.grade.submission import Submission
 
 __all__ = ["Run"]
 
-REPORTS = (".json", ".html")
+REPORTS, JOURNAL = (".json", ".html"), "journal.jsonl"
 LONGEST = 400  # bytes of a report's path below its folder, which may lie deep itself
 _LOCAL = threading.local()  # a judge for each thread that grades, kept warm
 
@@ -84,7 +84,7 @@ class Run:
         version = sha256(text.encode()).hexdigest()
         seed = secrets.randbits(60) if self.seed is None else self.seed
         header = {"assignment": version, "seed": seed}
-        journal = Journal(self.place / "journal.jsonl", header, self.again)
+        journal = Journal(self.place / JOURNAL, header, self.again)
         try:
             if self.seed not in (None, journal.header["seed"]):
                 raise ValueError(
@@ -136,12 +136,22 @@ class Run:
         own = [self.output, self.place, *(self.course.paths if self.course else ())]
         own = [path.absolute() for path in own]
         given = [path.absolute() for path in self.places]
-        files = {}
+        files, left_out = {}, []
         for name, file in submissions(self.places).items():
             path = (file.root if isinstance(file, Member) else file).absolute()
             mine = any(path.is_relative_to(x) for x in own)
             if not mine or (isinstance(file, Member) and path in given):
                 files[name] = file
+            else:
+                left_out.append(path)
+        theirs = not (self.place / JOURNAL).exists()  # the folder is none of ours yet
+        inside = (x for x in left_out if x.is_relative_to(own[1]) and x not in own)
+        if theirs and any(inside):
+            raise ValueError(
+                f"{self.output} would put its pages into the folder {self.place}, "
+                "where submissions lie: give the table another name, such as "
+                f"{self.place}-grades{self.output.suffix}"
+            )
         if not files:
             places = " and ".join(map(str, self.places))
             raise ValueError(

@@ -256,6 +256,8 @@ def test_what_is_refused_is_refused_before_anything_is_graded(course, monkeypatc
         (["export.zip", "-o", "out"], "a name with an ending, such as .*out.csv: "),
         (["export.zip", "-o", "d.csv"], "a name with an ending, such as .*d.csv: "),
         (["empty"], "nothing was handed in: .*empty holds no file"),
+        (["in", "-o", "in.csv"], "folder .*in, where submissions lie.* as .*in-grades"),
+        (["in/ada.py", "-o", "in.csv"], "in.csv would put its pages into the folder"),
         (["nowhere"], "mha-grade: there is no file or folder .*nowhere$"),
         (["export.zip", "--plan", "no.yaml"], "there is no file or folder .*no.yaml$"),
         (["export.zip", "--plan", "empty"], "mha-grade: .*empty: Is a directory$"),
@@ -266,6 +268,8 @@ def test_what_is_refused_is_refused_before_anything_is_graded(course, monkeypatc
 def test_a_wrong_path_is_told_before_anything_is_written(given, said, course):
     Path("empty").mkdir()
     Path("d.csv").mkdir()
+    Path("in").mkdir()
+    Path("in/ada.py").write_text("x = 1")
     with pytest.raises(SystemExit, match=said):
         graded(*given[1:], source=given[0])
     assert not Path("out").exists()

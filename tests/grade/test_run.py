@@ -40,7 +40,8 @@ def test_all_outputs(folder):
     assert marks["ada.py"]["merge_heads"] == "2" and marks["ada.py"]["out_of"] == "5"
     assert "a notebook (.ipynb) or a .py file" in marks["essay.pdf"]["problem"]
     assert marks["eve.py"]["look at"] == "cell 1, line 1: gc"
-    assert "merge_heads: failed" in marks["essay.pdf"]["not right"]
+    assert marks["essay.pdf"]["not right"] == "", "nobody judged what is no program"
+    assert "split_heads: failed" in marks["eve.py"]["not right"]
 
     students = out / "grades" / "students"
     pages = sorted(path for path in students.rglob("*") if path.is_file())
@@ -163,7 +164,7 @@ def test_a_judge_that_fails_stops_nobody(folder, monkeypatch):
     original = judge.conclude
     monkeypatch.setattr(judge, "conclude", broken)
     counts = new_run(folder)()
-    assert counts["verdicts"]["split_heads"] == {"failed": 7}
+    assert counts["verdicts"]["split_heads"] == {"failed": 6}
     assert counts["verdicts"]["merge_heads"]["right"] == 4
     page = (folder.parent / "out" / "grades" / "students" / "ada.py.html").read_text()
     assert "in the judge" in page

@@ -8,7 +8,7 @@ import functools
 import pytest
 import torch
 
-from mha_lib.check import LANGUAGE, diagnose
+from mha_lib.check import LANGUAGE, TASKS, diagnose
 from mha_lib.grade import author
 from mha_lib.grade.assignments import from_notebook
 from mha_lib.grade.inside.cells import parse
@@ -16,14 +16,6 @@ from tools import book, notebook
 
 # What the examples of Assignment 6 have to see, though no input of the grader does.
 SEEN = {
-    "a6 find_induction_head, mean of the lengths": (
-        "amin(dim=0)\n    rise = torch.stack(rises).amin(dim=0)",
-        "mean(dim=0)\n    rise = torch.stack(rises).mean(dim=0)",
-    ),
-    "a6 find_induction_head, the dearest of those left": (
-        "return divmod(score",
-        "return divmod((rise * (score > 0))",
-    ),
     "a6 prices, a list of lists": ("return rises", "return rises.tolist()"),
     "a6 find_induction_head, layer 1 alone": (
         "score.argmax().item(), H)",
@@ -48,6 +40,7 @@ WRONG = {
         "(gradient != 0).any(dim=-1)",
         "gradient.sum(-1).abs() > 1e-9",
     ),
+    "a1 influence, positive alone": ("(gradient != 0)", "(gradient > 0)"),
     "a1 influence, all": ("(gradient != 0).any", "(gradient == gradient).any"),
     "a2 attention_per_head, interleaved": (
         "slice(h * D, (h + 1) * D)",
@@ -65,6 +58,7 @@ WRONG = {
         "return (split(other, H) != split(x, H)).any(dim=-1)[0]",
         "return torch.arange(T).eq(s).expand(H, T)",
     ),
+    "a2 touched, set to 0": ("other[:, s] += 100", "other[:, s] = 0"),
     "a2 touched, in place": ("other = x.clone()", "other, before = x, split(x, H)"),
     "a2 touched, all features": (".any(dim=-1)[0]", ".all(dim=-1)[0]"),
     "a2 number_of_parameters, no biases": ("4 * (E * E + E)", "4 * E * E"),
@@ -83,6 +77,7 @@ WRONG = {
     "a3 own_scores": ("bhtt->bht", "bhts->bht"),
     "a3 penalty": ("h,ts->hts", "h,ts->tsh"),
     "a3 order_of, always the same": ("if not moved[1:].any()", "if True"),
+    "a3 order_of, one neighbour": ("if not moved[1:].any()", "if not moved[1, 0]"),
     "a3 order_of, the last token": ("other[0, 0] += 1.0", "other[-1, -1] += 1.0"),
     "a5 next_token_loss, padding counts": ("[targets != padding]", ""),
     "a5 next_token_loss, always 0": ("targets != padding", "targets != 0"),
@@ -260,6 +255,14 @@ WRONG = {
     "a6 votes, votes of the letters": ("added @ output.T", "added @ letter.T"),
     "a6 find_induction_head, no price": (" | (rise < 0.1)", ""),
     "a6 find_induction_head, the dearest": ("score.argmax()", "rise.argmax()"),
+    "a6 find_induction_head, mean of the lengths": (
+        "amin(dim=0)\n    rise = torch.stack(rises).amin(dim=0)",
+        "mean(dim=0)\n    rise = torch.stack(rises).mean(dim=0)",
+    ),
+    "a6 find_induction_head, the dearest of those left": (
+        "return divmod(score",
+        "return divmod((rise * (score > 0))",
+    ),
     "a6 find_induction_head, one length": ("(5, 7, 9, 11)", "(9,)"),
     "a6 find_induction_head, its best length": (
         "amin(dim=0)\n    rise = torch.stack(rises).amin(dim=0)",
@@ -344,6 +347,19 @@ def test_five_wrong_answers_to_each_new_task(id):
     asked = [case.partition(",")[0] for case in WRONG]
     for name in own(id):
         assert asked.count(f"{id} {name}") >= 3 + 2 * (f"{id} {name}" not in TRAINED)
+
+
+@pytest.mark.parametrize("seed", [3, pytest.param(4, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("id", ["a5", "a6"])
+def test_every_mistake_of_an_author_gets_its_name(id, seed):
+    named = []
+    for task in own(id).values():
+        versions = {} if task in LANGUAGE else TASKS[task].conclude.args[2]
+        for name, version in versions.items():
+            found = diagnose(version, task, seed=seed)
+            assert (found.verdict, found.mistakes) == ("named", [name])
+            named.append(name)
+    assert len(named) >= 5
 
 
 # --- what a student sees: the example of Assignment 6 below each task -----------------

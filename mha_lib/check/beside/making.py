@@ -120,7 +120,7 @@ def construct(cls: Callable, probe: dict) -> object:
         if name not in roles:
             raise Advice("wants-more", name=_name(cls), wants=name)
     dropout = probe["options"].get("dropout", 0.5)  # None leaves its default
-    values = probe["sizes"] | {"bias": True, "length": 320, "dropout": dropout or 0.0}
+    values = probe["sizes"] | {"bias": True, "length": 1056, "dropout": dropout or 0.0}
     asked = {"H"} if dropout is None else {"H", "dropout"}
     given: dict[str, object] = {}
     for name, role in roles.items():

@@ -25,11 +25,10 @@ def outcome_of(
         for others in earlier:
             _raises(call, {k: cast(x, options) for k, x in others.items()})
     given = {k: cast(x, options) for k, x in inputs.items()}
-    for name in options.get("strided", ()):
+    for name in given.keys() & options.get("strided", ()):
         given[name] = given[name].transpose(0, 1).contiguous().transpose(0, 1)
-    if options.get("same"):
-        one = next(iter(given.values()))
-        given |= {k: one for k, x in given.items() if _is_input(k, x)}
+    if same := options.get("same"):
+        given |= dict.fromkeys(same, given[same[0]])
     leaves: dict[str, Tensor] = {}
     if options.get("grad"):
         leaves = {
@@ -41,7 +40,7 @@ def outcome_of(
     outcome = {}
     if options.get("repeat"):  # a layer must not remember what came before
         others = given | {k: x.flip(0) for k, x in before.items()}
-        call({k: copied(x) for k, x in others.items()})
+        of_others = _returned(call({k: copied(x) for k, x in others.items()}))["output"]
         try:
             outcome["outputs"] = _returned(call(given))
         except Exception as error:
@@ -62,10 +61,19 @@ def outcome_of(
         if changed:
             outcome["changed_inputs"] = changed
     if options.get("repeat"):
+        outcome["outputs"] = {k: copied(x) for k, x in outcome["outputs"].items()}
+        output = outcome["outputs"]["output"]  # a view would change with its input
+        _rewritten(given, others)  # the same tensors, which hold other numbers
+        late = _returned(call(given))["output"]
         again = _returned(call(given | before))["output"]
-        first = outcome["outputs"]["output"]
-        if again.shape == first.shape and not torch.equal(again, first):
-            outcome["repeat_differs"] = not alike(again, first)
+        pairs = (again, output), (late, of_others)
+        changes = [
+            (one, two)
+            for one, two in pairs
+            if one.shape == two.shape and not torch.equal(one, two)
+        ]
+        if changes:
+            outcome["repeat_differs"] = not all(alike(*pair) for pair in changes)
             if outcome["repeat_differs"] and not _by_chance(call, given | before):
                 outcome["notes"] = [{"code": REMEMBERS}]
             elif outcome["repeat_differs"] and _makes_layers(call, given | before):
@@ -74,7 +82,10 @@ def outcome_of(
         grads = [None] * len(leaves)
         if output.requires_grad:
             grads = torch.autograd.grad(
-                output.square().sum(), list(leaves.values()), allow_unused=True
+                output.square().sum(),
+                list(leaves.values()),
+                allow_unused=True,
+                retain_graph=True,
             )
         found = dict(zip(leaves, grads))
         none = [k for k, grad in found.items() if grad is None]
@@ -86,7 +97,7 @@ def outcome_of(
             if grad is not None and k not in weights
         }
         others = [x for k, x in outcome["outputs"].items() if k != "output"]
-        outcome["weights_detached"] = not all(x.requires_grad for x in others)
+        outcome["weights_detached"] = not all(_has_slope(x, leaves) for x in others)
     outcome["outputs"] = {k: x.detach() for k, x in outcome["outputs"].items()}
     return outcome
 
@@ -94,6 +105,25 @@ def outcome_of(
 def _is_input(name: str, x: object) -> bool:
     """Whether it is a tensor of numbers, and no mask."""
     return isinstance(x, Tensor) and x.is_floating_point() and name != "mask"
+
+
+def _has_slope(x: Tensor, leaves: dict[str, Tensor]) -> bool:
+    """Whether a gradient other than zero arrives anywhere; of one key there is none."""
+    if not x.requires_grad or x.numel() > 1000:  # the small ones tell
+        return x.requires_grad
+    slopes = torch.autograd.grad(
+        x.square().sum(), list(leaves.values()), allow_unused=True
+    )
+    return x.shape[-1] == 1 or any(y is not None and y.any() for y in slopes)
+
+
+def _rewritten(given: dict, numbers: dict) -> None:
+    """Put numbers into the tensors, or new tensors where theirs have another shape."""
+    for name, x in numbers.items():
+        if isinstance(x, Tensor) and given[name].shape == x.shape:
+            given[name].copy_(x)
+        else:
+            given[name] = copied(x)
 
 
 def copied(x: object) -> object:

@@ -37,6 +37,7 @@ def run(
             ``train`` (in training mode, with ``dropout``, or as it is if that is None),
             ``no_grad`` (as `torch.no_grad`), ``same`` (one tensor for all inputs),
             ``strided`` (names of inputs that are no single block of memory),
+            ``reloaded`` (it is called before it gets its numbers, too),
             ``as_called`` (adapt nothing). Calls under ``before`` come first, with
             inputs of other sizes, and a class makes ``another`` layer.
         layers: where a module keeps its weights: ``{"q": "lin1", "k": …}`` with keys
@@ -88,6 +89,9 @@ class _Runner:
             with _prepared(self, probe) as (call, loadings, load, missing):
                 self.weights = getattr(load, "weights", {})
                 outcomes = {}
+                if options.get("reloaded"):  # what is made of its first numbers
+                    with suppress(Exception):  # must not stay
+                        call({k: _turned(x) for k, x in probe["inputs"].items()})
                 for loading in loadings:
                     load(loading)
                     outcomes[loading] = self._attempts(call, probe)
@@ -146,6 +150,11 @@ class _Runner:
                 self.way.setdefault(masked, way)
             return outcome
         return first
+
+
+def _turned(x: object) -> object:
+    """The sequences in another order; a copy."""
+    return x.flip(0) if isinstance(x, Tensor) else x
 
 
 def _chooses_dropout(runner: _Runner) -> bool:

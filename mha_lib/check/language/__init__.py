@@ -56,9 +56,10 @@ SAID = {
         "language model",
         "A class made as LanguageModel(vocabulary, context, embed_dim, num_heads, "
         "num_layers), with the parts word and place (embeddings), blocks (a "
-        "ModuleList, each called as block(x, mask)), norm and an output without bias "
-        "whose weight is word.weight. It is called with tokens (B, T), T at most the "
-        "context, and returns logits (B, T, W)",
+        "ModuleList, each called as block(x, mask) with a causal boolean mask (T, T)), "
+        "norm and an output without bias whose weight is word.weight. It is called "
+        "with tokens (B, T), T at most the context, and returns logits (B, T, W). If "
+        "it is made with mask_of, the mask is mask_of(T, T)",
     ),
     "training_step": (
         step,

@@ -1,7 +1,8 @@
 """Writing: right, wrong, and the cases that tell them apart.
 
-What is drawn is counted in thousands of rows; shares may differ by `TOLERANCE`, six
-deviations of the most uncertain one.
+What is drawn is counted in thousands of rows. The root of a share is as uncertain for a
+rare word as for a frequent one, so roots are compared: they may differ by `TOLERANCE`,
+six deviations.
 """
 
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 
 __all__ = ["MISTAKES", "TOLERANCE", "call", "draw", "generate"]
 
-TOLERANCE = 0.05  # of a share in 4,096 draws: 6 · √(¼ / 4096) = 0.047
+TOLERANCE = 0.05  # of the roots of two shares in 8,192 draws: 6 · √(2 · ¼ / 8192)
 
 
 def generate(
@@ -91,9 +92,9 @@ def draw(generator: torch.Generator) -> dict[str, dict]:
     def sized(low: int, high: int) -> int:
         return int(torch.randint(low, high, (), generator=generator))
 
-    def sure(context: int) -> dict:
-        W, new = sized(11, 17), sized(9, 13)
-        tokens = torch.randint(W, (sized(2, 4), sized(4, 7)), generator=generator)
+    def sure(context: int, B: int = 0) -> dict:
+        B, W, new = B or sized(2, 4), sized(11, 17), sized(9, 13)
+        tokens = torch.randint(W, (B, sized(4, 7)), generator=generator)
         logits = torch.zeros(W)
         given = {"tokens": tokens, "new": new, "context": context, "options": []}
         return {"kind": "sure", "logits": logits, **given}
@@ -101,20 +102,24 @@ def draw(generator: torch.Generator) -> dict[str, dict]:
     def shares(*options: float, new: int = 1) -> dict:
         W = sized(5, 7)
         orders = torch.stack([torch.randperm(W, generator=generator) for _ in "ab"])
-        steps = torch.linspace(0.3, 2.7, W)[orders] + torch.tensor([[0.0], [3.0]])
-        tokens = torch.arange(2).repeat(4096)[:, None]  # rows of two kinds, in turn
+        steps = torch.linspace(-1.5, 2.7, W)[orders] + torch.tensor([[0.0], [3.0]])
+        tokens = torch.arange(2).repeat(8192)[:, None]  # rows of two kinds, in turn
         given = {"tokens": tokens, "new": new, "context": 4, "options": list(options)}
         return {"kind": "shares", "logits": steps, **given}
 
     return {
         "texts": sure(99),
         "texts longer than the context": sure(sized(2, 4)),
+        "every word occurs": {**sure(99, B=1), "new": 17, "kind": "counts"},
+        "a close call": {**sure(99), "new": 19, "kind": "close", "options": [1e-3]},
+        "nothing to write": {**sure(99), "new": 0, "kind": "nothing"},
         "modes and gradients": {**sure(99), "kind": "modes"},
         "draws": shares(),
         "a low temperature": shares(0.4),
         "a high temperature": shares(2.5),
         "top-k": shares(1.0, 3),
         "top-k at a temperature": shares(2.0, 2, new=3),
+        "the likeliest alone": shares(1.0, 1),
         "two texts": {**shares(), "kind": "twice"},
     }
 
@@ -122,8 +127,8 @@ def draw(generator: torch.Generator) -> dict[str, dict]:
 def call(generate, kind, logits, tokens, new, context, options):
     """Texts of a model that is sure; its modes; or how often each token is drawn.
 
-    Of what is drawn, a row of shares for each of two kinds of prompts; or whether a
-    second text is another one.
+    Of what is drawn, a row of roots of shares for each of two kinds of prompts; or
+    whether a second text is another one.
     """
     import torch
 
@@ -146,6 +151,10 @@ def call(generate, kind, logits, tokens, new, context, options):
                 return self.scale * logits[tokens % 2]
             places = torch.arange(1, tokens.shape[1] + 1)
             read = self.part((tokens * places + places).cumsum(1))
+            read = tokens + 1 if kind in ("counts", "close") else read
+            if kind == "close":  # nearly as likely is the next word but one
+                each = torch.nn.functional.one_hot(torch.stack([read, read + 1]) % W, W)
+                return self.scale * (each[0] + 0.95 * each[1])
             return self.scale * 200.0 * torch.nn.functional.one_hot(read % W, W)
 
     model = Model()
@@ -155,10 +164,12 @@ def call(generate, kind, logits, tokens, new, context, options):
         return torch.tensor([float(not torch.equal(one, other))])
     if kind != "modes":
         out = generate(model, tokens, new, context, **names)
-        if kind == "sure":
+        if kind in ("sure", "counts", "close"):
             return out.double()
+        if kind == "nothing":  # who drops prompts may drop all or none
+            return torch.tensor([float(out.shape[1] <= tokens.shape[1])])
         kinds = [out[n::2, -1].bincount(minlength=W) for n in range(2)]
-        return torch.stack(kinds).double() / (len(tokens) // 2)
+        return (torch.stack(kinds).double() / (len(tokens) // 2)).sqrt()
     found = []
     for training in (True, False):
         model.train(training)

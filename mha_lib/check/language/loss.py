@@ -44,10 +44,13 @@ def draw(generator: torch.Generator) -> dict[str, dict]:
         logits = scale * torch.randn(B, T, W, generator=generator)
         tokens = torch.randint(1, W, (B, T + 1), generator=generator)
         if far:  # no token is padding, and 0 is one like others
-            tokens[:, ::5] = 0
+            tokens[:, ::5], tokens[:, 1::5] = 0, W - 1
         elif padding < 0:
             padding = sized(1, W)
             tokens[tokens == padding] = 0  # a token like any other, unless told so
+        elif more.pop("sure", False):  # of every other token, which then costs nothing
+            places = tokens[:, 1::2, None]
+            logits[:, ::2].scatter_(-1, places, 300.0)
         else:
             for b in range(B):  # one row ends sooner than the next
                 tokens[b, 2 + b % 3 :] = padding
@@ -60,6 +63,7 @@ def draw(generator: torch.Generator) -> dict[str, dict]:
         "padding": case(4, padding=sized(3, 9)),
         "padding left out": case(4, padding=0, told=False),
         "large logits": case(2, scale=300.0),
+        "a model that is sure": case(2, padding=0, sure=True),
         "one sequence": case(1),
         "a long text of many words": case(1, far=True),
         "its gradient": case(3, padding=sized(3, 9), gradient=True),

@@ -1,5 +1,7 @@
 """A language model's forward: right, wrong, and the cases that tell them apart."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
@@ -17,6 +19,7 @@ class LanguageModel(nn.Module):
         embed_dim: E.
         num_heads: H.
         num_layers: L, the number of blocks.
+        mask_of: from T and T to the mask of the blocks; a causal one, unless given.
 
     Example:
         >>> model = LanguageModel(11, 8, 6, 2, 3)
@@ -33,8 +36,10 @@ class LanguageModel(nn.Module):
         embed_dim: int,
         num_heads: int,
         num_layers: int,
+        mask_of: Callable[[int, int], Tensor] | None = None,
     ) -> None:
         super().__init__()
+        self.mask_of = mask_of
         self.word = nn.Embedding(vocabulary, embed_dim)
         self.place = nn.Embedding(context, embed_dim)
         blocks = (Block(embed_dim, num_heads) for _ in range(num_layers))
@@ -49,7 +54,9 @@ class LanguageModel(nn.Module):
         return self.word(tokens) + self.place(torch.arange(tokens.shape[1]))
 
     def mask(self, T: int) -> Tensor | None:
-        """True = may attend: s ≤ t."""
+        """True = may attend: s ≤ t, or as it is given."""
+        if self.mask_of is not None:
+            return self.mask_of(T, T)
         return torch.ones(T, T, dtype=torch.bool).tril()
 
     def through(self, x: Tensor, mask: Tensor | None) -> Tensor:
@@ -69,7 +76,7 @@ class LanguageModel(nn.Module):
 
 
 def draw(generator: torch.Generator) -> dict[str, dict]:
-    """Cases: a part of the context, all of it, one token; gradients; its own blocks."""
+    """Cases: a part of the context, all of it, one token; gradients; blocks; masks."""
 
     def case(part: float, asked: str = "", far: int = 0) -> dict:
         B, H, D, L = (torch.randint(2, 5, (4,), generator=generator)).tolist()
@@ -77,6 +84,7 @@ def draw(generator: torch.Generator) -> dict[str, dict]:
         W, context, E = 23 + 4 * far + more[0], 13 + far + more[1], H * (D + 2)
         T = max(1, int(part * context))
         tokens = torch.randint(W, (B, T), generator=generator)
+        tokens[0, 0] = 0  # a word like others
         seed = int(torch.randint(1 << 30, (), generator=generator))
         sizes = [W, context, E, H, L]
         return {"tokens": tokens, "sizes": sizes, "seed": seed, "asked": asked}
@@ -89,15 +97,20 @@ def draw(generator: torch.Generator) -> dict[str, dict]:
         "a long context": case(1, far=60),
         "its gradients": case(0.6, "gradients"),
         "its blocks and heads": case(0.6, "blocks"),
+        "a second text, in training": case(0.8, "again"),
+        "its masks": case(0.7, "masks"),
     }
 
 
 def call(LanguageModel, tokens, sizes, seed, asked):
     """Numbers of ours in its parts, blocks of ours in place of its blocks.
 
-    Beside the logits, ``asked`` are the gradients of both tables, or how many blocks
-    it made and how many heads those have.
+    Beside the logits, ``asked`` are the gradients of both tables; how many blocks it
+    made, how many heads those have, and whether its output is tied; the logits of a
+    second text, in training; or whether its blocks get the masks that are asked for:
+    causal ones, or those of a ``mask_of`` if it takes one.
     """
+    import inspect
     import zlib
 
     import torch
@@ -126,7 +139,39 @@ def call(LanguageModel, tokens, sizes, seed, asked):
                 part.register_forward_hook(look)
             model.eval()(tokens)
             made = {id(next(block.parameters(), block)) for block in model.blocks}
-            found += [len(made), len(model.blocks), sum(heads)]
+            words = model.word.weight  # who has no output multiplies by them
+            output = getattr(model, "output", None)
+            tied = getattr(output, "weight", words) is words
+            found += [len(made), len(model.blocks), sum(heads), float(tied)]
+        return torch.tensor(found)
+    if asked == "masks":
+        found, seen = [], []
+
+        def mask_of(T, S):  # a table for each T, and none is a part of another
+            generator = torch.Generator().manual_seed(seed + T)
+            return torch.rand(T, S, generator=generator) < 0.6
+
+        class Looks(torch.nn.Module):
+            def forward(self, x, mask=None):
+                seen.append(mask)
+                return x
+
+        given = "mask_of" in inspect.signature(LanguageModel).parameters
+        model = LanguageModel(*sizes, **{"mask_of": mask_of} if given else {})
+        model.blocks = torch.nn.ModuleList(Looks() for _ in model.blocks)
+        for text in (tokens[:, :-1], tokens):
+            T = text.shape[1]
+            right = mask_of(T, T) if given else torch.ones(T, T).tril() > 0
+            model.eval()(text)
+            fits = [
+                isinstance(mask, torch.Tensor)
+                and mask.dtype == torch.bool
+                and mask.shape[-2:] == right.shape
+                and bool((mask == right).all())
+                for mask in seen
+            ]
+            found.append(float(all(fits)))
+            seen.clear()
         return torch.tensor(found)
     model = LanguageModel(*sizes)
     ours = (Ours(0.5 + 0.4 * n) for n, _ in enumerate(model.blocks))
@@ -139,7 +184,9 @@ def call(LanguageModel, tokens, sizes, seed, asked):
         generator.manual_seed(zlib.crc32(f"{seed} {first} {kind}".encode()))
         drawn = torch.randn(numbers.shape, generator=generator)
         numbers.data.copy_(drawn + (first == "norm") * (kind == "weight"))
-    logits = model.eval()(tokens)
+    if asked == "again":
+        model.eval()(tokens[:, : len(tokens[0]) // 2])
+    logits = model.train(asked == "again")(tokens)
     if asked != "gradients":
         return logits
     logits.square().sum().backward()

@@ -93,18 +93,24 @@ def draw(generator: torch.Generator) -> dict[str, dict]:
         first = int(torch.randint(2, 90, (), generator=generator))
         first *= kind != "stale"  # step 0 finds gradients, too
         given = {"tables": tables, "tokens": tokens, "first": first}
-        return {**given, "kind": kind, "clip": clip}
+        given |= {"kind": kind, "clip": clip, "loud": 1000.0 if kind == "loud" else 1.0}
+        return {**given, "peak": 3e-7 if kind == "slow" else 3.0}
 
     return {
         "gradients to clip": case("SGD", 0.03),
+        "huge gradients": case("loud", 0.03),
         "gradients not to clip": case("SGD", 50.0),
         "gradients of before": case("stale", 0.03),
         "AdamW": case("AdamW", 0.03),
+        "a low rate": case("slow", 0.03),
     }
 
 
-def call(training_step, tables, tokens, first, kind, clip):
-    """Some steps: the losses, whether they hold a graph, how far all numbers moved."""
+def call(training_step, tables, tokens, first, kind, clip, loud, peak):
+    """Some steps: losses, whether they hold a graph, rates, how far all numbers moved.
+
+    Of a rate the logarithm: a small one counts as much as a large one.
+    """
     import torch
 
     class Part(torch.nn.Module):  # a dropout would be as much in training, and drawn
@@ -119,7 +125,8 @@ def call(training_step, tables, tokens, first, kind, clip):
             self.part = Part()
 
         def forward(self, tokens):
-            return self.part(self.some[tokens]) + self.others[tokens].tanh()
+            hot = torch.nn.functional.one_hot(tokens, len(self.some)).float()
+            return loud * (self.part(hot @ self.some) + self.others[tokens].tanh())
 
     model = Model()
     groups = [{"params": [x], "lr": 0.05} for x in model.parameters()]
@@ -130,19 +137,20 @@ def call(training_step, tables, tokens, first, kind, clip):
             x.grad = torch.full_like(x, 0.2)
 
     def rate_of(step):
-        return 3.0 / (step - first + 2)
+        return peak / (step - first + 2)
 
-    losses, graphs = [], []
+    losses, graphs, rates = [], [], []
     for n, batch in enumerate(tokens):
         model.eval()  # as after a validation
         loss = training_step(model, optimizer, batch, first + n, rate_of, clip)
         graphs.append(float(getattr(loss, "requires_grad", False)))
-        losses.append(float(loss))
+        losses.append(float(loss) / loud)
+        rates += [float(group["lr"]) for group in optimizer.param_groups]
     moved = [
         (x.detach() - old).flatten()
         for x, old in zip(model.parameters(), (tables[0], 0.3 * tables[1]))
     ]
-    return torch.cat([torch.tensor(losses + graphs), *moved])
+    return torch.cat([torch.tensor(losses + graphs), torch.tensor(rates).log(), *moved])
 
 
 # --- wrong ----------------------------------------------------------------------------

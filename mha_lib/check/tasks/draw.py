@@ -6,13 +6,15 @@ from math import isqrt
 import torch
 from torch import Tensor
 
-__all__ = ["ENDLESS", "LONG", "MANY", "Draw", "Probe", "probe"]
+__all__ = ["ENDLESS", "FAR", "LONG", "MANY", "Draw", "Probe", "probe"]
 
 Probe = dict
 EVEN, ODD = (2, 4), (3, 5)  # heads, taken in turn
 SIZES = {"B": range(2, 5), "T": range(3, 9), "S": range(3, 9), "D": range(3, 8)}
-MANY, LONG = range(5, 10), range(65, 81)
-ENDLESS = range(1025, 1041)  # longer than the tables that people make once
+MANY, LONG = range(5, 10), range(65, 81)  # more than what some programs take at once
+WIDE = ((2, 32), (4, 16))  # H and D of 64 features, a width that is in use
+ENDLESS = range(4097, 4113)  # longer than the tables that people make once
+FAR = range(1025, 1041)  # of one axis, where the other one is short
 
 
 class Draw:
@@ -68,6 +70,11 @@ class Draw:
         for letter in [x for x in "TB" if x in copies]:
             sizes[letter] = sizes[copies[letter]]
         return {letter: sizes[letter] for letter in "BTSHDE"}
+
+    def wide(self) -> dict[str, int]:
+        """Sizes with 64 features in all, and fewer in a head."""
+        H, D = WIDE[self.pick(range(len(WIDE)))]
+        return self.sizes(H=H, D=D)
 
     def normal(self, *shape: int, scale: float = 1.0) -> Tensor:
         """Normal numbers."""

@@ -5,15 +5,17 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from mha_lib.check.tasks.draw import LONG, MANY, Draw, Probe, probe
+from mha_lib.check.tasks.draw import FAR, LONG, MANY, Draw, Probe, probe
 
 __all__ = ["attention", "mha", "split_concat"]
 
 FEW = {"H": range(2, 4), "D": range(3, 6), "T": range(3, 7)}  # for the first look
 MANY_WIDE = {"B": MANY, "D": range(9, 13)}
 ONE_LONG = {"B": 1, "H": range(2, 4), "T": LONG, "S": LONG}  # few, for loops
-FAR = range(257, 300)  # of one axis, where the other one is short
-MANY_KEYS = {"B": 1, "H": range(2, 4), "T": range(2, 7), "S": FAR}
+SHORT = {"B": 1, "H": range(2, 4), "D": range(2, 5)}
+MANY_KEYS = SHORT | {"T": range(2, 5), "S": FAR}
+MANY_QUERIES = SHORT | {"T": FAR, "S": range(3, 6)}
+ONE_QUERY = SHORT | {"B": LONG, "T": 1, "S": range(3, 7)}
 
 MAP = range(9, 14)  # features that can hold two maps of four keys, side by side
 
@@ -29,9 +31,10 @@ def _ordinary(one: Callable[..., Probe], draw: Draw) -> list[Probe]:
         one("padding", "padding", draw.sizes(B=MANY)),
         one("left padding", "left padding", draw.sizes("TS")),
         one("B = H", "holes", draw.sizes("BH", "TS")),
-        one("one query", "holes", draw.sizes(T=1)),
+        one("one query", "holes", draw.sizes(**ONE_QUERY)),
         one("one key", sizes=draw.sizes(S=1)),
         one("one sequence", "holes", draw.sizes(B=1, H=MANY)),
+        one("64 features", "holes", draw.wide()),
     ]
 
 
@@ -86,6 +89,7 @@ def attention(draw: Draw) -> list[Probe]:
         low(),
         one("many sequences", sizes=draw.sizes(**MANY_WIDE, T=range(17, 25))),
         one("many keys", sizes=draw.sizes(**MANY_KEYS)),
+        one("many queries", "holes", draw.sizes(**MANY_QUERIES)),
         one("long", "holes", draw.sizes(**ONE_LONG)),
     ]
 
@@ -156,6 +160,7 @@ def mha(draw: Draw, sequence_first: bool = False) -> list[Probe]:
         low(),
         one("many sequences", sizes=draw.sizes("TS", **MANY_WIDE, S=range(17, 25))),
         one("many keys", sizes=draw.sizes(**MANY_KEYS)),
+        one("many queries", "holes", draw.sizes(**MANY_QUERIES)),
         one("long", "holes", draw.sizes(**ONE_LONG)),
     ]
     if sequence_first:
@@ -211,6 +216,7 @@ def split_concat(draw: Draw) -> list[Probe]:
         *probes,
         one("many sequences", sizes=draw.sizes("TS", **MANY_WIDE, S=range(17, 25))),
         one("many keys", sizes=draw.sizes(**MANY_KEYS)),
+        one("many queries", padding=RIGHT, sizes=draw.sizes(**MANY_QUERIES)),
         one("long", True, RIGHT, draw.sizes(**ONE_LONG)),
     ]
 

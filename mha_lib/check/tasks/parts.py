@@ -28,6 +28,7 @@ def heads(draw: Draw, merge: bool) -> list[Probe]:
         one("one sequence", draw.sizes(B=1)),
         one("D = 1", draw.sizes(D=1)),
         one("many sequences", draw.sizes(B=MANY)),
+        one("64 features", draw.wide()),
         one("long", draw.sizes(T=LONG, H=range(9, 14))),
     ]
 
@@ -52,7 +53,7 @@ def causal_mask(draw: Draw) -> list[Probe]:
         one("one key", draw.sizes(S=1)),
         one("long", ordered("T", T=LONG, S=LONG)),
         one("long, T > S", ordered("S", T=LONG, S=LONG)),
-        one("endless", ordered("T", T=LONG, S=ENDLESS)),
+        one("endless", ordered("T", T=range(17, 25), S=ENDLESS)),
         one("endless, T > S", ordered("S", T=ENDLESS, S=range(17, 25))),
     ]
 

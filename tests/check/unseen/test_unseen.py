@@ -3,7 +3,13 @@
 Of 85 wrong ones (`asks_the_shapes` came later) 19 were called right when they were
 first tried, 13 of them parts of a language model. Of 35 right ones one was refused, as
 the task did not say how wide an mlp is; and one that loses its digits was given a
-reason that need not be true.
+reason that need not be true. Later rounds: 6 of 45 parts of a language model; in the
+fourth 26 of 69, eleven of them answers to the assignments; in the fifth, once the
+probes varied more, 13 of 40. None of 17 other right ones was refused.
+
+Two kinds are called right and stay so. A sum of 1 + 1e-6 under a softmax is within the
+rounding that a task allows. A fill of -1e4 hides a key from all scores that a layer
+meets; to the letter, a hidden score above 10,000 would show.
 """
 
 import math
@@ -11,11 +17,24 @@ import math
 import pytest
 import torch
 
-from mha_lib.check import TASKS, check, diagnose
-from tests.check.unseen import wrong_language, wrong_parts, wrong_third
-from tests.check.unseen.right import RIGHT
+from mha_lib.check import BUILT_IN, check, diagnose
+from mha_lib.grade.assignments import from_notebook
+from tests.check.unseen import (
+    right,
+    right_fourth,
+    wrong_answers,
+    wrong_fifth,
+    wrong_fourth,
+    wrong_language,
+    wrong_parts,
+    wrong_third,
+)
+from tools import book, notebook
 
-WRONG = [*wrong_parts.WRONG, *wrong_language.WRONG, *wrong_third.WRONG]
+ROUNDS = wrong_parts, wrong_language, wrong_third, wrong_fourth, wrong_fifth
+WRONG = [row for each in ROUNDS for row in each.WRONG]
+RIGHT = [*right.RIGHT, *right_fourth.RIGHT]
+ANSWERS = [*wrong_answers.WRONG, *wrong_answers.FIFTH]
 pytestmark = pytest.mark.long
 
 
@@ -39,6 +58,31 @@ def test_what_is_right_is_called_right(task, program, seed):
     assert diagnose(program, task, seed=seed).verdict == "right"
 
 
+@pytest.fixture(scope="module")
+def asked():
+    """The task of each question that an assignment asks, as "a1 softmax"."""
+    found = {}
+    for path in book.sources():
+        id = path.stem.partition("_")[0]
+        for question in from_notebook(notebook.read(path)).questions:
+            found[f"{id} {question.name}"] = question.task
+    return found
+
+
+@pytest.mark.sweep(9)
+@pytest.mark.parametrize("seed", [0, 5])
+@pytest.mark.parametrize(("task", "program"), **named(ANSWERS))
+def test_a_wrong_answer_is_not_called_right(task, program, seed, asked):
+    assert not check(program, asked[task], seed=seed)
+
+
+@pytest.mark.sweep(5)
+@pytest.mark.parametrize("seed", [0, 5])
+@pytest.mark.parametrize(("task", "program"), **named(right_fourth.RIGHT_ANSWERS))
+def test_a_right_answer_is_called_right(task, program, seed, asked):
+    assert check(program, asked[task], seed=seed)
+
+
 def test_what_loses_its_digits_is_refused_for_a_reason_that_may_be_true():
     def by_distances(q, k, v, mask=None):  # |q|² + |k|² - |q - k|² = 2 q·k
         apart = (q[..., :, None, :] - k[..., None, :, :]).square().sum(-1)
@@ -49,11 +93,11 @@ def test_what_loses_its_digits_is_refused_for_a_reason_that_may_be_true():
         w = torch.softmax(z, -1)
         return torch.where(w.isnan(), 0.0, w) @ v
 
-    report = check(by_distances, "attention")
+    report = check(by_distances, "attention", seed=1)
     assert report.diagnosis.verdict == "unmet"
     assert "a difference of much larger numbers" in repr(report)
 
 
 def test_every_task_has_its_share():
-    assert {task for task, _ in WRONG} == {task for task, _ in RIGHT} == TASKS.keys()
+    assert {task for task, _ in WRONG} == {task for task, _ in RIGHT} == BUILT_IN
     assert len(WRONG) >= 80 and len(RIGHT) >= 35

@@ -1,15 +1,13 @@
 """The third round: what was called right of 45 wrong parts of a language model.
 
-They were written from the assignments alone. Three more were called right and still
-are: two models that put a causal mask of their own beside `mask_of`, or cut one out of
-that for the whole context; and a step whose rate is at least 1e-4.
+They were written from the assignments alone.
 """
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-from tests.check.unseen.usual import programs
+from tests.check.unseen.usual import PlainModel, programs
 
 WRONG, wrong = programs()
 
@@ -62,3 +60,42 @@ def text_whose_first_word_is_chosen(
         tokens = torch.cat([tokens, torch.multinomial(logits.softmax(-1), 1)], dim=1)
     model.train(before)
     return tokens
+
+
+class ModelWithMaskOf(PlainModel):
+    """As Assignment 5 asks for it."""
+
+    def __init__(self, *sizes, mask_of=None):
+        super().__init__(*sizes)
+        self.context = sizes[1]
+        self.mask_of = mask_of or (lambda T, S: PlainModel.mask(self, T))
+
+
+@wrong("language_model")
+class ModelWithTwoMasks(ModelWithMaskOf):
+    """A causal mask of its own stands beside the one of `mask_of`."""
+
+    def mask(self, T):
+        return self.mask_of(T, T) & super().mask(T)
+
+
+@wrong("language_model")
+class ModelThatCutsItsMask(ModelWithMaskOf):
+    """The mask of a text is cut out of the one for the whole context."""
+
+    def mask(self, T):
+        return self.mask_of(self.context, self.context)[:T, :T]
+
+
+@wrong("training_step")
+def step_of_a_least_rate(model, optimizer, tokens, step, rate_of, clip):
+    """No rate is below 1e-4."""
+    model.train()
+    for group in optimizer.param_groups:
+        group["lr"] = max(rate_of(step), 1e-4)
+    optimizer.zero_grad()
+    loss = F.cross_entropy(model(tokens[:, :-1]).mT, tokens[:, 1:])
+    loss.backward()
+    nn.utils.clip_grad_norm_(model.parameters(), clip)
+    optimizer.step()
+    return loss.item()
