@@ -34,7 +34,7 @@ ICONS_WITHOUT_A_SIGN = """() => [...document.querySelectorAll('i[class*="fa-"]')
     .map(icon => icon.className)"""
 
 SPLIT = """() => [...document.querySelectorAll('code .pre')].filter(name => {
-    if (name.getClientRects().length < 2) return false;
+    if (!name.checkVisibility() || name.getClientRects().length < 2) return false;
     const letters = [];
     const texts = document.createTreeWalker(name, NodeFilter.SHOW_TEXT);
     while (texts.nextNode()) {
