@@ -21,7 +21,7 @@ __all__ = [
 
 @contextmanager
 def alone_in(folder: Path) -> Iterator[None]:
-    """Keep a folder for this process; the system frees it when the process ends.
+    """Keep a folder for this process; most systems free it when the process ends.
 
     Raises:
         ValueError: another process has it.
@@ -30,16 +30,17 @@ def alone_in(folder: Path) -> Iterator[None]:
 
     path = folder / "in_use.lock"
     try:
-        with FileLock(path, timeout=0):
-            try:
-                yield
-            finally:
-                with suppress(OSError):  # Windows keeps an open file
-                    path.unlink()
+        held = FileLock(path, timeout=0).acquire()
     except Timeout:
         raise ValueError(
             f"another process trains in {folder}: wait for it, or give another folder"
         ) from None
+    with held:
+        try:
+            yield
+        finally:
+            with suppress(OSError):  # Windows keeps an open file
+                path.unlink()
 
 
 def write_whole(path: Path, content: bytes) -> None:

@@ -124,7 +124,7 @@ def construct(cls: Callable, probe: dict) -> object:
     asked = {"H"} if dropout is None else {"H", "dropout"}
     given: dict[str, object] = {}
     for name, role in roles.items():
-        is_size = role == "E" and type(parameters[name].default) is int
+        is_size = role in ("E", "length") and type(parameters[name].default) is int
         if parameters[name].kind is inspect.Parameter.VAR_POSITIONAL:
             given[name] = tuple(values[one] for one in role)
         elif name in needed or is_size or layer and role in asked:

@@ -85,7 +85,6 @@ def outcome_of(
                 output.square().sum(),
                 list(leaves.values()),
                 allow_unused=True,
-                retain_graph=True,
             )
         found = dict(zip(leaves, grads))
         none = [k for k, grad in found.items() if grad is None]
@@ -96,7 +95,10 @@ def outcome_of(
             for k, grad in found.items()
             if grad is not None and k not in weights
         }
-        others = [x for k, x in outcome["outputs"].items() if k != "output"]
+        others = []
+        if "weights" in outcome["outputs"]:  # anew: some free their graph on the way
+            given |= {k: x * 1 for k, x in leaves.items() if k not in weights}
+            others = [_returned(call(given))["weights"]]
         outcome["weights_detached"] = not all(_has_slope(x, leaves) for x in others)
     outcome["outputs"] = {k: x.detach() for k, x in outcome["outputs"].items()}
     return outcome

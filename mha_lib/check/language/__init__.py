@@ -67,8 +67,9 @@ SAID = {
         "training step",
         "training_step(model, optimizer, tokens, step, rate_of, clip) -> the loss "
         "before the step, a number. The model is put into training mode; all groups of "
-        "the optimizer get lr = rate_of(step); gradients of before do not count; the "
-        "loss is the mean cross-entropy of tokens[:, 1:] from model(tokens[:, :-1]); "
+        "the optimizer get lr = rate_of(step) and keep it; gradients of before do not "
+        "count; the loss is the mean cross-entropy of tokens[:, 1:] from "
+        "model(tokens[:, :-1]); "
         "the norm of all gradients together is clipped to `clip`; one step is taken",
     ),
     "generate": (

@@ -112,7 +112,6 @@ def draw(generator: torch.Generator) -> dict[str, dict]:
         "texts longer than the context": sure(sized(2, 4)),
         "every word occurs": {**sure(99, B=1), "new": 17, "kind": "counts"},
         "a close call": {**sure(99), "new": 19, "kind": "close", "options": [1e-3]},
-        "nothing to write": {**sure(99), "new": 0, "kind": "nothing"},
         "modes and gradients": {**sure(99), "kind": "modes"},
         "draws": shares(),
         "a low temperature": shares(0.4),
@@ -166,8 +165,6 @@ def call(generate, kind, logits, tokens, new, context, options):
         out = generate(model, tokens, new, context, **names)
         if kind in ("sure", "counts", "close"):
             return out.double()
-        if kind == "nothing":  # who drops prompts may drop all or none
-            return torch.tensor([float(out.shape[1] <= tokens.shape[1])])
         kinds = [out[n::2, -1].bincount(minlength=W) for n in range(2)]
         return (torch.stack(kinds).double() / (len(tokens) // 2)).sqrt()
     found = []

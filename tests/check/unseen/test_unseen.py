@@ -21,6 +21,7 @@ from mha_lib.check import BUILT_IN, check, diagnose
 from mha_lib.grade.assignments import from_notebook
 from tests.check.unseen import (
     right,
+    right_fifth,
     right_fourth,
     wrong_answers,
     wrong_fifth,
@@ -33,7 +34,7 @@ from tools import book, notebook
 
 ROUNDS = wrong_parts, wrong_language, wrong_third, wrong_fourth, wrong_fifth
 WRONG = [row for each in ROUNDS for row in each.WRONG]
-RIGHT = [*right.RIGHT, *right_fourth.RIGHT]
+RIGHT = [*right.RIGHT, *right_fourth.RIGHT, *right_fifth.RIGHT]
 ANSWERS = [*wrong_answers.WRONG, *wrong_answers.FIFTH]
 pytestmark = pytest.mark.long
 
