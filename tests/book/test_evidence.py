@@ -220,12 +220,15 @@ def test_the_stored_run_has_every_judge_and_every_blind_spot():
     assert {x.seen_by for x in BLIND_SPOTS} <= set(stored["names"])
 
 
-def test_a_stored_run_grows_stale(monkeypatch):
-    before = judged.sources()
-    monkeypatch.setattr(judged, "JUDGES", judged.JUDGES[1:])
-    release = judged.sources()
-    monkeypatch.setattr(judged, "READ", judged.READ[1:])
-    assert len({before, release, judged.sources()}) == 3
+def test_a_stored_run_grows_stale(monkeypatch, tmp_path):
+    monkeypatch.setattr(judged, "ROOT", tmp_path)
+    (tmp_path / "mha_lib").mkdir()
+    seen = {judged.sources()}
+    for text in ("x = 1", "x = 2"):
+        (tmp_path / "mha_lib" / "new.py").write_text(text)
+        seen.add(judged.sources())
+    monkeypatch.setattr(judged, "version", lambda judge: f"{judge} 99")
+    assert len(seen | {judged.sources()}) == 4
 
 
 @pytest.mark.exhaustive  # half a minute, for tests that `make test` runs anyway

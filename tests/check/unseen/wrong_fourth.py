@@ -1,4 +1,4 @@
-"""The fourth round: what students, those who copy, and assistants write.
+"""The fourth round: what students write, and those who copy.
 
 Boundary sizes, something kept between calls, numbers of few digits, flags of a default:
 all wrong as the task is written, most of them right for a first look.
