@@ -4,51 +4,67 @@ A symptom, or a name from elsewhere, counts as much as the heading of its
 section. Where a question holds all words of a phrase, it counts for more.
 """
 
-ASKED = {  # page and anchor, as in an address: what is typed
+PHRASES = {  # page and anchor, as in an address: what is typed
     "book/01_attention#one-head-ask-offer-hand-over": (
-        "query key value explained, what are q k v"
+        "query key value explained",
+        "what are q k v",
     ),
     "book/02_heads_in_a_loop#what-do-h-heads-cost": (
-        "how many heads, number of heads"
+        "how many heads",
+        "number of heads",
     ),
     "book/02_heads_in_a_loop#what-the-output-projection-does": (
-        "out_proj do, output projection for"
+        "out_proj do",
+        "output projection for",
     ),
     "book/03_all_heads_at_once#heads-cut-without-a-transpose": (
-        "reshape instead of transpose, view instead of transpose, "
-        "tokens are mixed"
+        "reshape instead of transpose",
+        "view instead of transpose",
+        "tokens are mixed",
     ),
     "book/05_masks#a-guesser-that-must-not-peek": (
-        "model sees the future, looks ahead, cheats"
+        "model sees the future",
+        "looks ahead",
+        "cheats",
     ),
     "book/05_masks#a-query-with-nothing-to-see": (
-        "weights are nan, output is nan, loss is nan"
+        "weights are nan",
+        "output is nan",
+        "loss is nan",
     ),
-    "book/05_masks#fill-values-and-half-precision": ("-inf or -1e9"),
+    "book/05_masks#fill-values-and-half-precision": ("-inf or -1e9",),
     "book/07_pytorchs_own#the-map-that-comes-back-is-a-mean": (
-        "only one attention map, one map per head"
+        "only one attention map",
+        "one map per head",
     ),
     "book/09_they_all_agree#training-mode": (
-        "different output each time, train and eval mode"
+        "different output each time",
+        "train and eval mode",
     ),
     "book/10_what_it_costs#one-row-in-pieces": (
-        "flash attention, online softmax"
+        "flash attention",
+        "online softmax",
     ),
     "book/12_a_model_of_our_own_layer#a-leak-in-the-mask": (
-        "loss too good to be true, loss goes to zero"
+        "loss too good to be true",
+        "loss goes to zero",
     ),
     "book/12_a_model_of_our_own_layer#a-word-and-its-place": (
-        "positional encoding, position embedding"
+        "positional encoding",
+        "position embedding",
     ),
     "book/12_a_model_of_our_own_layer#attention-added": (
-        "residual connection, skip connection"
+        "residual connection",
+        "skip connection",
     ),
-    "book/13_what_the_heads_learned#": ("induction head"),
+    "book/13_what_the_heads_learned#": ("induction head",),
     "book/deeper/04_the_first_random_numbers#": (
-        "xavier initialisation, initialization"
+        "xavier initialisation",
+        "initialization",
     ),
-    "book/deeper/06_order_in_the_scores#a-slope-for-each-head": ("alibi"),
+    "book/deeper/06_order_in_the_scores#a-slope-for-each-head": ("alibi",),
     "book/deeper/07_masks_for_the_layer#a-mask-for-each-head": (
-        "the shape of the 2D attn_mask is, the shape of the 3D attn_mask is"
+        "the shape of the 2D attn_mask is",
+        "the shape of the 3D attn_mask is",
     ),
 }

@@ -53,6 +53,11 @@ def with_picture(rest: str) -> str:
     heading, end, text = rest.partition("</h2>")
     if not figure:
         return rest
+    if not end or figure.start() < len(heading):
+        raise ValueError(
+            "the opening figure must stand below the page's first h2; "
+            f"{figure['id']} stands above it: move its cell below that heading"
+        )
     if "</h2>" in text[: text.index(figure[0])]:
         shown = f'<div class="opening">{copied(figure)}</div>'
     else:

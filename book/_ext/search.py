@@ -14,7 +14,7 @@ from itertools import chain
 from math import log2
 from pathlib import Path
 
-from asked import ASKED
+from asked import PHRASES
 from docutils import nodes
 from sphinx.addnodes import glossary
 from sphinx.application import Sphinx
@@ -64,10 +64,10 @@ def parts(node: nodes.Element) -> Iterator[tuple[float, str]]:
             yield from parts(child)
 
 
-def asked(place: str) -> Iterator[tuple[float, str]]:
+def names_given(place: str) -> Iterator[tuple[float, str]]:
     """What readers call a section who have not read it."""
-    if place in ASKED:
-        yield HEADING, ASKED[place]
+    if place in PHRASES:
+        yield HEADING, ", ".join(PHRASES[place])
 
 
 class Index:
@@ -78,7 +78,7 @@ class Index:
         self.pages: list[tuple[str, str]] = []
         self.sections: list[tuple[int, str, str]] = []
         self.found: dict[str, list[tuple[int, int]]] = {}
-        self.asked: list[tuple[int, list[str]]] = []
+        self.stems_of_phrases: list[tuple[int, list[str]]] = []
 
     def add(self, page: str, doctree: nodes.document) -> None:
         """Take in a page."""
@@ -100,7 +100,9 @@ class Index:
         """Take in a section, or a term of the glossary, of the last page."""
         page, title = self.pages[-1]
         times = Counter()
-        for weight, text in chain(parts(content), asked(f"{page}#{where}")):
+        for weight, text in chain(
+            parts(content), names_given(f"{page}#{where}")
+        ):
             times.update((stem, weight) for stem in self.stems(text))
         count = Counter({stem: PAGE for stem in self.stems(title)})
         for (stem, weight), n in times.items():
@@ -110,9 +112,9 @@ class Index:
             self.found.setdefault(stem, []).append(
                 (len(self.sections), strength)
             )
-        for phrase in ASKED.get(f"{page}#{where}", "").split(", "):
+        for phrase in PHRASES.get(f"{page}#{where}", ()):
             if stems := sorted({*self.stems(phrase)}):
-                self.asked.append((len(self.sections), stems))
+                self.stems_of_phrases.append((len(self.sections), stems))
         self.sections.append((len(self.pages) - 1, where, heading))
 
     def nowhere(self) -> set[str]:
@@ -120,7 +122,7 @@ class Index:
         known = {
             f"{self.pages[page][0]}#{where}" for page, where, _ in self.sections
         }
-        return ASKED.keys() - known
+        return PHRASES.keys() - known
 
     def stems(self, text: str) -> Iterator[str]:
         """What is looked for: stems, as Sphinx makes them in the page."""
@@ -140,7 +142,7 @@ class Index:
             "pages": self.pages,
             "sections": self.sections,
             "stems": stems,
-            "asked": self.asked,
+            "asked": self.stems_of_phrases,
         }
         text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
         return f"var bookSections = {text};\n"

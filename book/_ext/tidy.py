@@ -45,13 +45,23 @@ def unbracket_numbers(app: Sphinx, doctree: nodes.document, page: str) -> None:
 CHAPTER = re.compile(r"book/(\d\d)_")
 
 
+def opening_of(doctree: nodes.document) -> str | None:
+    """The figure that `opening.py` shows before all others."""
+    for figure in doctree.findall(nodes.figure):
+        if "opening" in figure["classes"]:
+            return next(iter(figure["ids"]), None)
+    return None
+
+
 def number_by_chapter(app: Sphinx, env: BuildEnvironment) -> list[str]:
     """Figure 5.1 is the first of chapter 5; other pages count from 1."""
     for page, kinds in env.toc_fignumbers.items():
         found = CHAPTER.match(page)
         chapter = (int(found[1]),) if found else ()
+        first = opening_of(env.get_doctree(page)) if chapter else None
         for named in kinds.values():
-            for place, name in enumerate(named, start=1):
+            inorder = sorted(named, key=lambda name: name != first)
+            for place, name in enumerate(inorder, start=1):
                 named[name] = (*chapter, place)
     return []  # pages to read anew
 

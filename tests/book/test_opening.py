@@ -1,5 +1,7 @@
 """A chapter's first screen: its title, its question, and a picture of that question."""
 
+import sys
+
 import pytest
 
 from tests.book.conftest import DESK
@@ -80,3 +82,15 @@ def test_a_page_to_play_with_opens_with_its_game(visit, page):
     assert opened.locator(".mha").evaluate(top) < 0.55 * DESK["height"]
     opened.set_viewport_size(PHONE)
     assert opened.locator(".mha").evaluate(top) < 0.7 * PHONE["height"]
+
+
+def test_a_picture_above_the_first_heading_is_refused_in_a_sentence(monkeypatch):
+    monkeypatch.setattr(sys, "path", [str(book.ROOT / "book/_ext"), *sys.path])
+    from opening import with_picture
+
+    figure = '<figure class="align-default opening" id="fig-1-end"></figure>'
+    with pytest.raises(ValueError, match="below .* first h2; fig-1-end stands above"):
+        with_picture(f"{figure}<h2>Who slept?</h2>")
+    with pytest.raises(ValueError, match="move its cell below"):
+        with_picture(figure)
+    assert 'class="cell_output opening"' in with_picture(f"<h2>Who?</h2>{figure}")
