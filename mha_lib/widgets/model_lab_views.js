@@ -51,7 +51,7 @@ export function makeLab(packed) {
       of: idsOf(text).length,
       next: top.map((i) => [tokens[i], before[i], now[i]]),
       losses: reads.map(lossOf),
-      goes: runners.map((runner) => goOn(runner, ids, FURTHER).map((i) => tokens[i]).join("")),
+      goOn: () => runners.map((runner) => goOn(runner, ids, FURTHER).map((i) => tokens[i]).join("")),
       maps: reads[1][0].maps.map((_, head) =>
         reads[1].slice(from).map(({ maps }) => [...maps[head].slice(from)])),
     };
