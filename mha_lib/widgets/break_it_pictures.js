@@ -173,7 +173,7 @@ export function lossPicture(ui, content) {
     frame.replaceChildren(svg("svg", { viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": label }, window_,
       range(6).map((i) => low + (i * (most - low)) / 5).map((loss) => svg("line", { x1: left, x2: W - 4, y1: y(loss), y2: y(loss), class: "mha-grid" })),
       text(close ? low.toFixed(1) : "0", left - 3, y(low) + 4, "end"), text(close ? most.toFixed(1) : `${most}`, left - 3, y(most) + 8, "end"),
-      text(first ? `loss, steps ${first} to ${steps}` : `loss, ${steps} steps`, left, H - 4, "start"), text("– – right", W - 4, y(most) + 8, "end"),
+      text(first ? `loss from step ${first}` : `loss, ${steps} steps`, left, H - 4, "start"), text("– – right", W - 4, y(most) + 8, "end"),
       inside, said ? text(said, W - 4, y(most) + 20, "end", broken ? "mha-broken" : "mha-gap") : null));
   });
   return frame;

@@ -239,18 +239,16 @@ export default widget("Model lab", (ui) => {
     h("tbody", {}, cells.map((row) => h("tr", {}, row))));
   let drawnBefore = null;
   ui.follow(() => {
-    if (!now.goes) { // ten tokens more: they have a frame of their own
-      if (drawnBefore === now) now.goes = now.goOn();
-      else ui.redraw();
-      drawnBefore = now;
-    }
+    const later = now !== drawnBefore && now !== ui.get("first"); // ten tokens: in a frame of their own
+    if (later) ui.redraw();
+    drawnBefore = now;
     const some = ui.get("off").length > 0;
     put(beside, { "aria-label": "the whole model beside the one with heads off: loss of the text in nats a token, and how it goes on" });
     cells.forEach(([title, loss, goes], k) => {
       title.parentElement.hidden = k === 1 && !some;
       say(title, k ? which() : "whole model");
       say(loss, now.losses[k] === null ? "–" : fixed(now.losses[k]));
-      if (now.goes) say(goes, readable(now.goes[k]) || "The context is full.");
+      if (!later) say(goes, readable(now.goes[k]) || "The context is full.");
     });
   });
 
