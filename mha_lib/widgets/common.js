@@ -130,6 +130,7 @@ export function widget(name, build, { question, lead = "", lesson = [], answered
     };
     update();
     follow();
+    root.addEventListener("toggle", () => schedule(), true); // what was folded may be undrawn
     addEventListener("hashchange", follow);
     model.on("change", schedule);
     const theme = new MutationObserver(() => {

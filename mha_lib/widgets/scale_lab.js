@@ -359,11 +359,10 @@ function chart(ui, what, content) {
   const frame = h("figure", {}, caption, picture);
   let drawn = "";
   ui.follow(() => {
-    const shownWidth = ui.width(frame); // unfolded, it grows and asks again
-    if (frame.closest("details:not([open])")) return;
+    if (frame.closest("details:not([open])")) return; // unfolded, all is drawn again
     const { curves, kinds, sizes, place, of, log, limit } = content();
     const { left, right, top, bottom, height } = CHART;
-    const width = Math.max(160, shownWidth);
+    const width = Math.max(160, ui.width(frame));
     const points = kinds.map((kind) => curves[kind].map(of));
     const ticks = log ? decades(points.flat()) : range(Math.floor(limit) + 1);
     const [low, high] = log ? [ticks[0], ticks.at(-1)] : [0, 1.08 * limit];

@@ -407,18 +407,17 @@ def test_each_puzzle_has_one_line_to_find(live):
         assert "✓ Found" not in opened.text(SAID)
 
 
+ONE_WRONG = "One of six programs is wrong: in which line?"
+
+
 def test_the_title_claims_no_more_than_the_numbers_show(live):
     opened = live(BreakIt(sealed=True))
-    assert (
-        opened.text(".mha-question") == "One of six programs is wrong: in which line?"
-    )
+    assert opened.text(".mha-question") == ONE_WRONG
     opened.button("no trace").click()
     assert opened.text(".mha-question") == "No number is wrong: is each line right?"
     assert "Switch on three inputs" in opened.text(".mha-lead")
     opened.control("three inputs").check()
-    assert (
-        opened.text(".mha-question") == "One of six programs is wrong: in which line?"
-    )
+    assert opened.text(".mha-question") == ONE_WRONG
     opened.button("today’s").click()
     assert opened.text(".mha-question").endswith("what is its mistake?")
 

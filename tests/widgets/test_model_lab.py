@@ -76,7 +76,8 @@ def ready(opened):
     opened.page.wait_for_function(
         "!document.querySelector('.mha-readout:not(:empty)')?.innerText"
         ".includes('Loading')"
-        " && ![...document.querySelectorAll('button')].some(x => x.textContent === 'stop')"
+        " && ![...document.querySelectorAll('button')]"
+        ".some(x => x.textContent === 'stop')"
     )
     opened.settle()
 
