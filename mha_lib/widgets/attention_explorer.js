@@ -90,7 +90,7 @@ export default widget("Attention explorer", (ui) => {
   };
   const name = (trait, i) => `${ui.get(trait)[i]}`;
   const ask = (query) => ui.setAll({ query, key: -1 });
-  const narrow = () => ui.root.clientWidth < NARROW;
+  const narrow = () => ui.width(ui.root) < NARROW;
 
   // What to try: rows that stand out, and heads that are like a pattern with a name.
   let found = {};

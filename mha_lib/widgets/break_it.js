@@ -229,9 +229,12 @@ export default widget("Break it", (ui) => {
     const found = patient();
     question.hidden = another.hidden = leave.hidden = !found;
     show.hidden = !sought();
-    ui.lead(sought() ? "No error, no wrong shape. Look at maps and loss, then press the line you suspect."
+    ui.question(titleOf(programs, secret()));
+    ui.lead(sought() && !now().first ? "Map, output and loss are right. Switch on three inputs, or press the line you suspect."
+      : sought() ? "No error, no wrong shape. Look at maps and loss, then press the line you suspect."
       : secret() ? "Its code is hidden. Compare its map with the right one, and choose what is wrong."
         : now().first ? "No error, no wrong shape. The first ✗ is the wrong line; the right one stands below."
+          : now().mistake ? "Its code is wrong, and no number shows it. Switch on three inputs."
           : "No number of this program is wrong. Press a line for its numbers, or change its mistake.");
     three.hidden = Boolean(found);
     quiz.hidden = !secret();
@@ -349,11 +352,13 @@ export default widget("Break it", (ui) => {
       : !ui.get("sealed") || !mistake || !GROUPS[step] ? ""
         : sought() ? `✗ Not “${GROUPS[step]}”: that line does what it should. ` : "✓ Found! ";
     put(said, { "data-mark": verdict[0] ?? "" });
+    const before = said.textContent;
     say(said, verdict + (secret() ? "The name of the mistake is hidden until you have guessed."
       : sought() ? (first ? "Which line makes the difference?" : "No number differs here. Switch on three inputs, and look again.")
       : !mistake ? "All its numbers are those of the right program. Choose a mistake for it."
         : !first ? `No number differs: query, key and value are one tensor here, so “${mistake}” is no mistake. Switch on three inputs.`
           : `check says: ${known[mistake]} [${mistake}]`));
+    if (verdict && before && before !== said.textContent) said.scrollIntoView({ block: "nearest" });
   });
 
   losing.append(loss, witnesses);
@@ -372,9 +377,8 @@ export default widget("Break it", (ui) => {
   ui.root.append(
     tryThis(ui, PUZZLES, "Puzzles"), tiles,
     h("div", { class: "mha-controls" }, question, chooser, show, three, another, leave, undo),
-    quiz, lines,
+    quiz, lines, said,
     h("div", { class: "mha-below" }, h("div", { class: "mha-maps" }, picture, cell), losing),
-    said,
     more("More: other maps, a table",
       h("div", { class: "mha-picks" }, title, buttons("b", "sequence", () => sizes.B), buttons("h", "head", () => view.H)),
       numbers(ui, "Every number as a table", content)),
@@ -384,6 +388,17 @@ export default widget("Break it", (ui) => {
   lesson: ["mistakes", "opened", "step", "b", "h", "row", "column", "three", "patient", "sealed"],
   answered: ["guess"],
 });
+
+const COUNTS = ["No", "One", "Two", "Three", "Four", "Five", "Six"];
+
+/** What is asked, of what the numbers of the six programs show. */
+function titleOf(programs, secret) {
+  const wrong = programs.filter(({ first }) => first).length;
+  if (secret) return "One of six programs is wrong: what is its mistake?";
+  if (wrong) return `${COUNTS[wrong]} of six programs ${wrong > 1 ? "are" : "is"} wrong: in which line?`;
+  if (programs.some(({ mistake }) => mistake)) return "No number is wrong: is each line right?";
+  return "Six programs, one function: which mistake shows?";
+}
 
 const end = (curve) => curve.slice(-LAST).reduce((sum, x) => sum + x, 0) / LAST;
 const causeOf = (message) => message.slice(message.indexOf(": ") + 2).replace(/\.$/, "");

@@ -22,7 +22,7 @@ export function thumbnail(ui, content) {
   ui.follow(() => {
     const { cells, B, H, T, of } = content();
     const colours = palette(ui.root);
-    const cell = ui.root.clientWidth < 560 ? 2 : 3;
+    const cell = ui.width(ui.root) < 560 ? 2 : 3;
     const now = [...of, colours, cell, window.devicePixelRatio];
     if (known && now.every((x, i) => x === known[i])) return;
     known = now;
@@ -72,12 +72,16 @@ export function threefold(ui, { content, move }) {
     move(...now.cursor);
   });
 
-  ui.follow(() => {
+  let known = [];
+  ui.draw(() => {
     now = content();
     const { rows, columns, right, here, cursor } = now;
     put(frame, { "aria-label": now.label });
     const colours = palette(ui.root);
-    const width = Math.max(220, frame.clientWidth);
+    const width = Math.max(220, ui.width(frame));
+    const state = [`${[rows, right, here, cursor]}`, width, colours, window.devicePixelRatio];
+    if (state.every((x, i) => x === known[i])) return;
+    known = state;
     const context0 = canvas.getContext("2d");
     context0.font = `bold 12px ${FONT}`;
     const left = Math.ceil(Math.max(...rows.map((x) => context0.measureText(x).width))) + 8;
@@ -120,6 +124,7 @@ export function threefold(ui, { content, move }) {
         }
       });
       if (equal) write("none", x0 + panel / 2, top + rows.length * high / 2, "center", "bold 13px");
+      if (equal) return; // a cursor would stand in the word
       Object.assign(context, { strokeStyle: colours.accent, lineWidth: 2 });
       context.strokeRect(x0 + cursor[1] * wide, top + cursor[0] * high, wide - 1, high - 1);
     });
@@ -130,22 +135,27 @@ export function threefold(ui, { content, move }) {
 /**
  * Two losses over the steps of a training: right, and here, and what lies between them.
  *
- * Where they end close together the axis is that of the end alone, and the fall before it
- * is cut off: else two lines that are a tenth apart would be one.
+ * Where they end close together both axes are those of the end, and the fall before it is
+ * left out: else two lines that are a tenth apart would be one.
  */
 export function lossPicture(ui, content) {
   const [W, H, left, bottom] = [128, 86, 22, 16];
   const frame = h("div", { class: "mha-loss" });
   let known = null;
   ui.follow(() => {
-    const { right, here, steps, label, gap, seen } = content();
-    if (known === here) return;
-    known = here;
+    const { steps, label, gap, seen, ...curves } = content();
+    if (known === curves.here) return;
+    known = curves.here;
     const close = Math.abs(gap) < CLOSE;
     const high = 0.6 + 2 * Math.abs(gap); // room for the gap, for noise, and for words
-    const all = [...right, ...(here ?? [])].filter((x) => x !== null);
-    const low = close ? Math.floor(10 * Math.min(...all)) / 10 : 0;
-    const most = close ? low + high : Math.ceil(Math.max(...all));
+    const both = [curves.right, curves.here ?? []];
+    const numbers_ = both.flat().filter((x) => x !== null);
+    const low = close ? Math.floor(10 * Math.min(...numbers_)) / 10 : 0;
+    const begin = close ? curves.right.findIndex((_, i) => both.every((curve) => !(curve[i] > low + high))) : 0;
+    const [right, here] = [curves.right, curves.here].map((curve) => curve?.slice(begin) ?? null);
+    const highest = Math.max(...right, ...(here ?? []));
+    const most = close ? Math.max(low + high, Math.ceil(10 * highest) / 10) : Math.ceil(highest);
+    const first = Math.round(begin * steps / curves.right.length);
     const x = (i) => left + ((W - left - 4) * (i + 0.5)) / right.length;
     const y = (loss) => 6 + ((H - bottom - 6) * (most - loss)) / (most - low);
     const points = (list) => list.map((loss, i) => (loss === null ? "" : `${x(i).toFixed(1)} ${y(loss).toFixed(1)}`)).filter(Boolean);
@@ -163,7 +173,7 @@ export function lossPicture(ui, content) {
     frame.replaceChildren(svg("svg", { viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": label }, window_,
       range(6).map((i) => low + (i * (most - low)) / 5).map((loss) => svg("line", { x1: left, x2: W - 4, y1: y(loss), y2: y(loss), class: "mha-grid" })),
       text(close ? low.toFixed(1) : "0", left - 3, y(low) + 4, "end"), text(close ? most.toFixed(1) : `${most}`, left - 3, y(most) + 8, "end"),
-      text(`loss, ${steps} steps`, left, H - 4, "start"), text("– – right", W - 4, y(most) + 8, "end"),
+      text(first ? `loss from step ${first}` : `loss, ${steps} steps`, left, H - 4, "start"), text("– – right", W - 4, y(most) + 8, "end"),
       inside, said ? text(said, W - 4, y(most) + 20, "end", broken ? "mha-broken" : "mha-gap") : null));
   });
   return frame;

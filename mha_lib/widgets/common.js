@@ -8,7 +8,9 @@ let serial = 0;
 
 /**
  * Make the `render` of a widget. `build(ui)` fills `ui.root` once; what it gives to
- * `ui.follow` runs at once and again after every change, once a frame.
+ * `ui.follow` runs at once and again after every change, once a frame. What it gives to
+ * `ui.draw` runs after all of these: a canvas asks for styles, and so the page for its
+ * layout, which then stands. `ui.width(element)` is its clientWidth, read when it changed.
  *
  * `question` and `lead` stand above all else: what to find out, and in one sentence how;
  * a lead that depends on what is shown is left out here and given by `ui.lead`.
@@ -32,7 +34,13 @@ export function widget(name, build, { question, lead = "", lesson = [], answered
     for (const type of ["keydown", "keyup", "keypress"]) {
       root.addEventListener(type, (event) => event.stopPropagation());
     }
-    let followers = [];
+    let [followers, drawers] = [[], []];
+    const widths = new Map();
+    const size = new ResizeObserver((entries) => {
+      const other = entries.filter(({ target }) => widths.get(target) !== target.clientWidth);
+      for (const { target } of other) widths.set(target, target.clientWidth);
+      if (other.length) schedule();
+    });
     let broken = true;
     let frame = 0;
     const guarded = (action) => {
@@ -58,11 +66,20 @@ export function widget(name, build, { question, lead = "", lesson = [], answered
         schedule();
       },
       follow: (follower) => followers.push(follower),
+      draw: (drawer) => drawers.push(drawer),
+      width(element) {
+        if (!widths.has(element)) {
+          widths.set(element, element.clientWidth);
+          size.observe(element);
+        }
+        return widths.get(element);
+      },
       redraw: () => schedule(),
       first,
       answered,
       reset: () => ui.setAll({ ...first, ...untouched }),
       lead: (text) => say(hint, text),
+      question: (text) => say(asked, text),
     };
     const said = readout();
     const link = button("copy link", async () => {
@@ -71,11 +88,15 @@ export function widget(name, build, { question, lead = "", lesson = [], answered
       say(said, taken ? "Copied: the link opens this page in this state."
         : "The address of this page now holds this state: copy it.");
     });
+    const asked = h("p", { class: "mha-question" }, question);
     const top = question ? h("div", { class: "mha-top" },
-      h("p", { class: "mha-question" }, question),
+      asked,
       h("span", { class: "mha-tools" }, button("reset", () => ui.reset()), place ? link : null)) : null;
     const rebuild = () => {
-      followers = [];
+      [followers, drawers] = [[], []];
+      size.disconnect();
+      widths.clear();
+      ui.width(root);
       root.replaceChildren();
       broken = false;
       if (top) root.append(top, hint, said);
@@ -86,7 +107,7 @@ export function widget(name, build, { question, lead = "", lesson = [], answered
       frame = 0;
       guarded(() => {
         if (broken) rebuild();
-        followers.forEach((follower) => follower());
+        for (const step of [...followers, ...drawers]) step();
       });
     };
     /** The state that the address holds, if it is of this widget and can be drawn. */
@@ -109,10 +130,9 @@ export function widget(name, build, { question, lead = "", lesson = [], answered
     };
     update();
     follow();
+    root.addEventListener("toggle", () => schedule(), true); // what was folded may be undrawn
     addEventListener("hashchange", follow);
     model.on("change", schedule);
-    const size = new ResizeObserver(schedule);
-    size.observe(root);
     const theme = new MutationObserver(() => {
       palettes.delete(root);
       update(); // now: paper does not wait for a frame
@@ -252,7 +272,8 @@ export const press = (one, pressed) => put(one, { "aria-pressed": pressed });
 
 /**
  * Buttons that set the states which are worth a look. `offered()` gives
- * {title: {state, note}}: the traits to set, and a sentence on what is seen then.
+ * {title: {state, note, holds}}: the traits to set, and a sentence on what is seen then.
+ * Such a state lasts as long as the traits of `holds` do, or else all of it.
  */
 export function tryThis(ui, offered, caption = "Try this") {
   const row = h("div", { class: "mha-tries", role: "group", "aria-label": caption.toLowerCase() });
@@ -268,7 +289,7 @@ export function tryThis(ui, offered, caption = "Try this") {
         button(title, () => ui.setAll(all[title].state))));
       shown = `${titles}`;
     }
-    const now = titles.findIndex((title) => is(all[title].state));
+    const now = titles.findIndex((title) => is(all[title].holds ?? all[title].state));
     [...row.children].slice(1).forEach((one, i) => press(one, i === now));
     const text = all[titles[now]]?.note ?? "";
     put(note, { "data-mark": "✓✗".includes(text[0]) ? text[0] : "" });

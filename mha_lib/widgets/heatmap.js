@@ -66,7 +66,7 @@ export function heatmap(ui, { content, move, pick, rowTitle = "query", columnTit
     }
   });
 
-  ui.follow(() => {
+  ui.draw(() => {
     now = content();
     const { rows, columns } = now;
     put(frame, { "aria-label": now.label });
@@ -78,7 +78,7 @@ export function heatmap(ui, { content, move, pick, rowTitle = "query", columnTit
       measured = { rows, columns, tall, wide };
     }
     const left = measured.tall ? Math.min(96, Math.ceil(measured.tall) + 24) : BARE;
-    const wide = Math.max(120, frame.clientWidth || ui.root.clientWidth);
+    const wide = Math.max(120, ui.width(frame) || ui.width(ui.root));
     const above = (side) => (measured.wide > side - 4 ? Math.min(96, Math.ceil(measured.wide) + 24) : 34);
     const fits = (side) => Math.floor(((tall?.() ?? Infinity) - above(side) - 2) / rows.length);
     let cell = Math.min(most(), Math.floor((wide - left - 2) / columns.length));

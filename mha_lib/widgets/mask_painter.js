@@ -161,11 +161,11 @@ export default widget("Mask painter", (ui) => {
   }
 
   // On a phone the rows of the weights are those of the mask: one height, labels once.
-  const narrow = () => ui.root.clientWidth < NARROW;
+  const narrow = () => ui.width(ui.root) < NARROW;
   const unlabelled = ui.get("query_tokens").map(() => "");
   const drawing = (cells, steer) => heatmap(ui, {
     ...steer,
-    most: () => (narrow() && weights.clientWidth ? Math.min(CELL, Math.floor((weights.clientWidth - BORDERS) / S)) : CELL),
+    most: () => (narrow() && ui.width(weights) ? Math.min(CELL, Math.floor((ui.width(weights) - BORDERS) / S)) : CELL),
     tall: () => TALL[narrow() ? "narrow" : "wide"],
     content: () => ({
       rows: ui.get("query_tokens"), columns: ui.get("key_tokens"),

@@ -1,7 +1,7 @@
 // A language model that computes in the page: type, switch heads off, let it write on.
 import { fixed, need, range } from "./arithmetic.js";
 import {
-  button, controls, css, h, motionReduced, numbers, palette, press, put, readout, say, shade,
+  button, controls, h, motionReduced, numbers, palette, press, put, readout, say, shade,
   slider, widget,
 } from "./common.js";
 import { heatmap } from "./heatmap.js";
@@ -12,6 +12,7 @@ const TEMPERATURES = range(21).map((i) => i / 10);
 const MOST_LETTERS = 2000;
 const AT_ONCE = 40; // tokens that it writes before it stops
 const PAUSE = 90; // milliseconds from one to the next
+const SHARE = 6; // milliseconds of a frame for writing, where nothing may move
 
 const begin = { temperature: 1, query: -1, key: -1, off: [] };
 const TRIES = {
@@ -236,34 +237,51 @@ export default widget("Model lab", (ui) => {
   const beside = h("table", { class: "mha-beside" },
     h("thead", {}, h("tr", {}, h("td"), ["loss (nats)", "the likeliest continuation"].map((x) => h("th", { scope: "col" }, x)))),
     h("tbody", {}, cells.map((row) => h("tr", {}, row))));
+  let drawnBefore = null;
   ui.follow(() => {
+    const later = now !== drawnBefore && now !== ui.get("first"); // ten tokens: in a frame of their own
+    if (later) ui.redraw();
+    drawnBefore = now;
     const some = ui.get("off").length > 0;
     put(beside, { "aria-label": "the whole model beside the one with heads off: loss of the text in nats a token, and how it goes on" });
     cells.forEach(([title, loss, goes], k) => {
       title.parentElement.hidden = k === 1 && !some;
       say(title, k ? which() : "whole model");
       say(loss, now.losses[k] === null ? "–" : fixed(now.losses[k]));
-      say(goes, readable(now.goes[k]) || "The context is full.");
+      if (!later) say(goes, readable(now.goes[k]) || "The context is full.");
     });
   });
 
   // --- writing on -----------------------------------------------------------------------
   let timer = 0;
   let left = 0;
-  const write = button("write on", () => (left ? stop() : withModel(() => {
+  let [from, draft] = ["", ""]; // the text that is seen, and what it becomes
+  const write = button("write on", () => (left ? stop(true) : withModel(() => {
     left = AT_ONCE;
-    if (motionReduced()) while (left) writeOne();
-    else writeOne();
+    from = draft = ui.get("text");
+    writeSome();
   })));
-  function writeOne() {
-    const text = ui.root.isConnected && lab.writeOn(ui.get("text"), { ...asked(), seed: ui.get("seed") });
-    left = text ? left - 1 : 0;
-    if (text) change({ text });
-    else ui.redraw();
-    if (left && !motionReduced()) timer = setTimeout(writeOne, PAUSE);
+  /** One token a frame and a pause; or, where nothing may move, all of them seen at once. */
+  function writeSome() {
+    if (!ui.root.isConnected || ui.get("text") !== from) return stop(); // somebody else wrote
+    const still = motionReduced();
+    const until = performance.now() + SHARE;
+    do {
+      const text = lab.writeOn(draft, { ...asked(), seed: ui.get("seed") });
+      left = text ? left - 1 : 0;
+      draft = text || draft;
+    } while (still && left && performance.now() < until);
+    if (!still || !left) showDraft();
+    timer = left ? setTimeout(writeSome, still ? 0 : PAUSE) : 0;
+    ui.redraw();
   }
-  function stop() {
+  function showDraft() {
+    if (draft !== from) change({ text: draft });
+    from = draft;
+  }
+  function stop(keep = false) {
     clearTimeout(timer);
+    if (left && keep) showDraft();
     left = 0;
     ui.redraw();
   }
@@ -272,7 +290,7 @@ export default widget("Model lab", (ui) => {
     say(write, left ? "stop" : "write on");
     write.disabled = !left && (!ui.get("text") || (lab && now.of >= lab.context));
     say(again, `seed ${ui.get("seed")}: take another`);
-    area.scrollTop = left ? area.scrollHeight : area.scrollTop;
+    if (left) area.scrollTop = area.scrollHeight;
   });
 
   ui.root.append(
@@ -306,11 +324,9 @@ export default widget("Model lab", (ui) => {
 /** A causal map as one picture, a pixel a cell. */
 function paint(canvas, map, colours) {
   put(canvas, { width: map.length, height: map.length });
-  const context = canvas.getContext("2d");
-  context.clearRect(0, 0, map.length, map.length);
+  const picture = new ImageData(map.length, map.length);
   map.forEach((row, i) => row.forEach((x, j) => {
-    if (j > i) return;
-    context.fillStyle = css(shade(colours, x));
-    context.fillRect(j, i, 1, 1);
+    if (j <= i) picture.data.set([...shade(colours, x), 255], 4 * (i * map.length + j));
   }));
+  canvas.getContext("2d").putImageData(picture, 0, 0);
 }

@@ -40,6 +40,7 @@ export function makeLab(packed) {
     const ids = read(text);
     if (!ids.length) return null;
     const runners = [whole, without(off)];
+    let further = null;
     const reads = runners.map((runner) => runner.read(ids));
     const [before, now] = reads.map((rows) => chances(rows.at(-1).logits, temperature));
     const most = (i) => Math.max(before[i], now[i]);
@@ -51,7 +52,9 @@ export function makeLab(packed) {
       of: idsOf(text).length,
       next: top.map((i) => [tokens[i], before[i], now[i]]),
       losses: reads.map(lossOf),
-      goes: runners.map((runner) => goOn(runner, ids, FURTHER).map((i) => tokens[i]).join("")),
+      get goes() { // ten tokens more: computed when it is asked for
+        return (further ??= runners.map((runner) => goOn(runner, ids, FURTHER).map((i) => tokens[i]).join("")));
+      },
       maps: reads[1][0].maps.map((_, head) =>
         reads[1].slice(from).map(({ maps }) => [...maps[head].slice(from)])),
     };

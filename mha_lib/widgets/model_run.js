@@ -34,13 +34,18 @@ export function gelu(x) {
   return x * (0.5 + (sum * Math.exp(-0.5 * x * x)) / Math.sqrt(2 * Math.PI));
 }
 
+/** log Σ exp of one row. */
+function leastOf(logits) {
+  let [highest, total] = [-Infinity, 0];
+  for (let i = 0; i < logits.length; i++) if (logits[i] > highest) highest = logits[i];
+  for (let i = 0; i < logits.length; i++) total += Math.exp(logits[i] - highest);
+  return highest + Math.log(total);
+}
+
 /** log softmax of one row. */
 export function logSoftmax(logits) {
-  let [highest, total] = [-Infinity, 0];
-  for (const x of logits) if (x > highest) highest = x;
-  for (const x of logits) total += Math.exp(x - highest);
-  const least = highest + Math.log(total);
-  return Float64Array.from(logits, (x) => x - least);
+  const least = leastOf(logits);
+  return Float64Array.from(logits).map((x) => x - least);
 }
 
 /**
@@ -121,16 +126,19 @@ export function makeRunner({ sizes, tensors }, heads = []) {
     if (tokens.length > context) throw new RangeError(`at most ${context} tokens; got ${tokens.length}`);
     let same = 0;
     while (same < Math.min(known.length, tokens.length) && known[same].token === tokens[same]) same++;
-    known.length = same;
+    if (same < tokens.length) known.length = same; // else what follows may be asked for again
     for (const token of tokens.slice(same)) step(token);
-    return known.slice();
+    return known.slice(0, tokens.length);
   }
   return { read, off: [...off], sizes };
 }
 
 /** −log p of each token but the first, in nats. */
 export const surprises = (read) =>
-  read.slice(1).map(({ token }, t) => -logSoftmax(read[t].logits)[token]);
+  read.slice(1).map(({ token }, t) => {
+    read[t].least ??= leastOf(read[t].logits); // once for each token that is kept
+    return read[t].least - read[t].logits[token];
+  });
 
 /** Their mean, or null of a single token: there is nothing to predict. */
 export function lossOf(read) {

@@ -263,7 +263,7 @@ function panel(ui, frame, tall, content) {
   ui.follow(() => {
     const { values, low, high, text } = content();
     const key = ui.get("key");
-    const width = Math.max(110, frame.clientWidth);
+    const width = Math.max(110, ui.width(frame));
     const pitch = (width - LEFT - RIGHT) / values.length;
     const x = (s) => LEFT + s * pitch;
     const y = (value) => ABOVE + tall * (high - value) / (high - low);
@@ -359,10 +359,10 @@ function chart(ui, what, content) {
   const frame = h("figure", {}, caption, picture);
   let drawn = "";
   ui.follow(() => {
-    if (frame.closest("details:not([open])")) return; // unfolded, the root grows and asks again
+    if (frame.closest("details:not([open])")) return; // unfolded, all is drawn again
     const { curves, kinds, sizes, place, of, log, limit } = content();
     const { left, right, top, bottom, height } = CHART;
-    const width = Math.max(160, frame.clientWidth);
+    const width = Math.max(160, ui.width(frame));
     const points = kinds.map((kind) => curves[kind].map(of));
     const ticks = log ? decades(points.flat()) : range(Math.floor(limit) + 1);
     const [low, high] = log ? [ticks[0], ticks.at(-1)] : [0, 1.08 * limit];

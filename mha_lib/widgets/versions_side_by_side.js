@@ -80,15 +80,19 @@ function picture(ui, side, now, go) {
     go(places[(b * rows + r) * columns + c]);
   });
 
-  ui.follow(() => {
+  let known = [];
+  ui.draw(() => {
     const { step, at, largest, differs } = now();
-    frame.setAttribute("aria-label", `${side}: ${fill(step.name, { h: "h" })}, ${step.title}; ` +
-      "arrow keys move in a block, Page Up and Page Down from block to block");
-    const width = Math.max(150, frame.clientWidth);
-    const tallest = TALLEST[ui.root.clientWidth < NARROW ? "narrow" : "wide"];
+    const [width, wide] = [Math.max(150, ui.width(frame)), ui.width(ui.root) >= NARROW];
+    const scale = window.devicePixelRatio || 1;
+    const state = [step, now().other, JSON.stringify(at), width, wide, scale, palette(ui.root)];
+    if (state.every((x, i) => x === known[i])) return;
+    known = state;
+    put(frame, { "aria-label": `${side}: ${fill(step.name, { h: "h" })}, ${step.title}; ` +
+      "arrow keys move in a block, Page Up and Page Down from block to block" });
+    const tallest = TALLEST[wide ? "wide" : "narrow"];
     layout = arrange(step, width, tallest);
     frame.style.maxHeight = `${tallest}px`;
-    const scale = window.devicePixelRatio || 1;
     Object.assign(canvas, { width: Math.round(width * scale), height: Math.round(layout.height * scale) });
     Object.assign(canvas.style, { width: `${width}px`, height: `${layout.height}px` });
     const context = canvas.getContext("2d");
@@ -96,8 +100,8 @@ function picture(ui, side, now, go) {
     drawTensor(context, step, at, largest, layout, palette(ui.root), differs);
     const [block, high] = [Math.floor(step.offset(at) / (step.rows * step.columns)), layout.block[1]];
     const top = Math.floor(block / layout.across) * high;
-    const hidden = top < frame.scrollTop || top + high > frame.scrollTop + frame.clientHeight;
-    if (hidden && !pointed && brought !== `${step.name} ${block}`) frame.scrollTop = top;
+    const bring = !pointed && brought !== `${step.name} ${block}` && layout.height > tallest;
+    if (bring && (top < frame.scrollTop || top + high > frame.scrollTop + tallest)) frame.scrollTop = top;
     brought = `${step.name} ${block}`;
   });
   return frame;
@@ -156,9 +160,6 @@ function drawTensor(context, step, at, largest, { wide, high, block, across }, c
           write(text, x + (wide - 1) / 2, y + high / 2, "center", ink(back));
         }
         if (differs(k)) corner(context, colours.wrong, x + wide - 1, y, Math.min(8, wide / 2));
-        if (places[k].h === at.h && places[k].b === at.b) {
-          line(context, colours.accent, 2, [x, y + high - 2], [x + wide - 1, y + high - 2]);
-        }
       }
     }
     for (let j = 1; j < columns; j++) {
@@ -276,15 +277,16 @@ export default widget("Versions side by side", (ui) => {
         return one;
       }));
     }
+    const first = pairs.findIndex((one) => !equal(one));
     pairs.forEach((one, i) => {
       const [name, sign] = list.children[i].children;
       say(name, one.name);
       say(sign, equal(one) ? "=" : "≠");
       put(sign, { "data-mark": sign.textContent });
-      list.children[i].setAttribute("aria-pressed", i === current());
+      put(list.children[i], { "aria-pressed": i === current(), "data-first": i === first });
     });
-    previous.setAttribute("aria-disabled", current() === 0); // not disabled: it keeps the focus
-    next.setAttribute("aria-disabled", current() === pairs.length - 1);
+    put(previous, { "aria-disabled": current() === 0 }); // not disabled: it keeps the focus
+    put(next, { "aria-disabled": current() === pairs.length - 1 });
   });
 
   // Where the shapes differ most, then each mistake at the step where it is made.
@@ -293,7 +295,7 @@ export default widget("Versions side by side", (ui) => {
   const tries = tryThis(ui, () => ({
     "right, other shapes": { state: { mistake: "none", step: stepOf("project") } },
     ...Object.fromEntries(Object.entries(TITLES).map(([mistake, title]) =>
-      [title, { state: { mistake, step: stepOf(MISTAKES[mistake][1]) } }])),
+      [title, { state: { mistake, step: stepOf(MISTAKES[mistake][1]) }, holds: { mistake } }])),
   }));
 
   const side = (trait) => {
@@ -303,8 +305,9 @@ export default widget("Versions side by side", (ui) => {
       const mistake = MISTAKES[ui.get("mistake")];
       say(code, step.code);
       say(shape, `${fill(step.name, { h: "h" })} · ${step.title}`);
-      wrong.hidden = trait === "left" || mistake[1] !== pair().name;
-      say(wrong, `Mistake: ${mistake[0]}.`);
+      wrong.hidden = trait === "left" || !mistake[1];
+      const here = mistake[1] === pair().name;
+      say(wrong, `Mistake${here ? "" : ` in “${mistake[1]}”`}: ${mistake[0]}.`);
     });
     const other = trait === "left" ? "right" : "left";
     const differs = (k) => {
@@ -317,7 +320,7 @@ export default widget("Versions side by side", (ui) => {
         choice(ui, { label: trait, trait, options: Object.keys(STYLES).map((x) => [x, x]) }), shape),
       h("pre", { tabindex: "0", role: "group", "aria-label": `code of the ${trait} style` }, code),
       wrong,
-      picture(ui, trait, () => ({ step: pair()[trait], at: cursor(), largest: pair().largest, differs }), go));
+      picture(ui, trait, () => ({ step: pair()[trait], at: cursor(), largest: pair().largest, other: pair()[other], differs }), go));
   };
 
   const [element, verdict, axes] = [readout(), readout(), h("p", { class: "mha-axes" })];
@@ -366,8 +369,8 @@ export default widget("Versions side by side", (ui) => {
       slider(ui, { label: "step", trait: "step", range: () => ({ min: 0, max: pairs.length - 1 }),
         format: () => `${current() + 1} of ${pairs.length}: ${pair().name}` }),
       axes,
-      h("p", { class: "mha-legend" }, "Outlined: one element, the same on both sides. Underlined: the rest of its head " +
-        "in its sequence. Struck out: hidden by the mask. A red corner: another number than on the other side."),
+      h("p", { class: "mha-legend" }, "Outlined: one element, the same on both sides. " +
+        "Struck out: hidden by the mask. A red corner: another number than on the other side."),
       numbers(ui, "Every element as a table", content)),
   );
 }, {

@@ -407,6 +407,39 @@ def test_each_puzzle_has_one_line_to_find(live):
         assert "✓ Found" not in opened.text(SAID)
 
 
+ONE_WRONG = "One of six programs is wrong: in which line?"
+
+
+def test_the_title_claims_no_more_than_the_numbers_show(live):
+    opened = live(BreakIt(sealed=True))
+    assert opened.text(".mha-question") == ONE_WRONG
+    opened.button("no trace").click()
+    assert opened.text(".mha-question") == "No number is wrong: is each line right?"
+    assert "Switch on three inputs" in opened.text(".mha-lead")
+    opened.control("three inputs").check()
+    assert opened.text(".mha-question") == ONE_WRONG
+    opened.button("today’s").click()
+    assert opened.text(".mha-question").endswith("what is its mistake?")
+
+
+def test_who_presses_a_line_sees_the_answer(live):
+    opened = live(BreakIt(sealed=True), viewport={"width": 390, "height": 844})
+    for step in ("output", "mask"):
+        line(opened, step).click()
+        box = opened.root_element.locator(SAID).bounding_box()
+        assert box["y"] > 0 and box["y"] + box["height"] < 844, step
+    assert "✓ Found!" in opened.text(SAID)
+
+
+def test_no_curve_leaves_its_panel(live):
+    opened = live(BreakIt(""))
+    outside = """root => [...root.querySelectorAll('.mha-loss path')].filter(x =>
+        x.getBBox().y < x.closest('svg').querySelector('rect').getBBox().y).length"""
+    for name in ("", *HOSTED[::7], "causal-sees-next", "scale-embed-dim"):
+        choose(opened, name)
+        assert opened.root_element.evaluate(outside) == 0, name
+
+
 def test_a_right_program_can_be_read_beside_a_puzzle(live):
     opened = live(BreakIt(sealed=True))
     tile(opened, "Batched").click()

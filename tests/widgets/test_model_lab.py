@@ -76,6 +76,8 @@ def ready(opened):
     opened.page.wait_for_function(
         "!document.querySelector('.mha-readout:not(:empty)')?.innerText"
         ".includes('Loading')"
+        " && ![...document.querySelectorAll('button')]"
+        ".some(x => x.textContent === 'stop')"
     )
     opened.settle()
 
@@ -273,6 +275,7 @@ def test_the_likeliest_gets_stuck(live, model, tokenizer):
     assert_shows(opened, model, tokenizer, text, [], 0)
     assert "x·x·x" in beside(opened)[0][2]
     opened.button("write on").click()
+    ready(opened)
     tokens = torch.tensor([tokenizer.encode(text)])
     wanted = tokenizer.decode(generate(model, tokens, 40, temperature=0)[0].tolist())
     assert opened.control("text").input_value() == wanted
@@ -316,6 +319,38 @@ def test_writing_stops_when_asked_and_where_the_context_ends(live):
     opened.page.emulate_media(reduced_motion="reduce")
     opened.button("write on").click()
     assert opened.button("write on").is_disabled()
+
+
+def test_writing_leaves_the_page_its_frames_and_gives_way_to_who_types(live):
+    opened = live(ModelLab("The list", off=[]), reduced_motion="reduce")
+    opened.button("only the likeliest").click()
+    ready(opened)
+    text = opened.control("text").input_value()
+    seen = opened.root_element.evaluate(
+        """async (root) => {
+            const frame = () => new Promise(requestAnimationFrame);
+            const write = [...root.querySelectorAll("button")]
+                .find(x => x.textContent === "write on");
+            write.click();
+            const found = [];
+            do {
+                await frame();
+                found.push(root.querySelector("textarea").value);
+            } while (write.textContent === "stop");
+            await frame();
+            return [...found, root.querySelector("textarea").value];
+        }"""
+    )
+    assert len(seen) > 3  # several frames, in which nothing moves
+    assert set(seen[:-2]) <= {text} and len(seen[-1]) > len(text)
+    opened.button("write on").click()
+    type_text(opened, "foo")
+    assert opened.control("text").input_value() == "foo"
+    opened.page.emulate_media(reduced_motion="no-preference")
+    opened.button("write on").click()
+    opened.button("reset").click()
+    opened.page.wait_for_timeout(300)  # milliseconds; three tokens, if it went on
+    assert opened.control("text").input_value() == "The list"
 
 
 # --- every hand -------------------------------------------------------------------

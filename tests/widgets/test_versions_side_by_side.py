@@ -423,6 +423,44 @@ def test_what_to_try(live, layer, x):
     assert set(marks(opened).values()) == {"="}
 
 
+def test_a_mistake_stays_in_sight_while_stepping(live, layer, x):
+    opened = live(versions(x, layer))
+    opened.button("exchange q, k").click()
+    assert "Mistake: W_q and W_k exchanged." in opened.text(".mha-version >> nth=1")
+    first = opened.root_element.locator(".mha-steps [data-first=true]")
+    for _ in range(3):
+        opened.button("next").click()
+        said = opened.text(".mha-version >> nth=1")
+        assert "Mistake in “project”: W_q and W_k exchanged." in said
+        pressed = opened.button("exchange q, k").get_attribute("aria-pressed")
+        assert pressed == "true" and first.all_inner_texts() == ["project ≠"]
+    opened.button("reset").click()
+    assert first.count() == 0
+    assert opened.root_element.locator(".mha-warning:visible").count() == 0
+
+
+ORANGE = """canvas => {
+    const { width, height } = canvas;
+    const copy = new OffscreenCanvas(width, height).getContext("2d");
+    copy.drawImage(canvas, 0, 0);
+    const all = copy.getImageData(0, 0, width, height).data;
+    const rows = new Set();
+    for (let i = 0; i < all.length; i += 4) {
+        const [r, g, b] = all.slice(i, i + 3);
+        const y = Math.floor(i / 4 / width);
+        if (r === 179 && g === 71 && b === 0 && y > 28) rows.add(y);
+    }
+    return Math.max(...rows) - Math.min(...rows);
+}"""
+
+
+def test_the_outlined_cell_alone_is_orange(live, layer, x):
+    """Below the headings: nothing that no word on the page explains."""
+    opened = live(versions(x, layer), viewport={"width": 704, "height": 800})
+    canvas = opened.root_element.locator(".mha-map canvas").first
+    assert 10 < canvas.evaluate(ORANGE) < 30  # pixels: the height of one cell
+
+
 def test_numbers_that_differ_are_marked_on_both_sides(live, layer, x):
     opened = live(versions(x, layer, right="BatchedMHA"))
     opened.button("interleave").click()
