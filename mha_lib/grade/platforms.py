@@ -92,7 +92,8 @@ def gradescope(assignment: Assignment, output: Path, pip: str = "") -> None:
 def results(result: dict) -> dict:
     """A result as Gradescope's results.json; what holds for all is said once."""
     said = [report.question(question) for question in result["questions"]]
-    if result["problem"] and len(set(said)) == 1:  # nothing could be graded
+    problem = escape(result["problem"])
+    if problem and all(problem in output for output in said):  # nothing was graded
         said = ["<p>Not graded: the reason stands on top.</p>"] * len(said)
     tests = [
         {
@@ -110,7 +111,7 @@ def results(result: dict) -> dict:
     notes = "".join(f"<li>{escape(note)}</li>" for note in result["notes"])
     return {
         "score": result["points"],
-        "output": f"<p>{escape(result['problem'])}</p><ul>{notes}</ul>",
+        "output": f"<p>{problem}</p><ul>{notes}</ul>",
         "output_format": "html",
         "tests": tests,
     }
