@@ -89,3 +89,15 @@ def test_workflow(tmp_path, capsys):
     assert words[0] == "mha-grade"
     written = tmp_path / words[words.index("-a") + 1]
     assert load(str(written), tmp_path) == parse(ASSIGNMENT)
+
+
+def test_gradescope_says_once_that_nothing_could_be_graded(tmp_path):
+    source = tmp_path / "handed_in"
+    source.mkdir()
+    (source / "a1.ipynb").write_text("this is no notebook")
+    out = tmp_path / "results.json"
+    main(["results", str(source), "-a", "a1", "-o", str(out)])
+    found = json.loads(out.read_text())
+    said = {test["output"] for test in found["tests"]}
+    assert found["score"] == 0 and "notebook" in found["output"]
+    assert said == {"<p>Not graded: the reason stands on top.</p>"}

@@ -132,9 +132,9 @@ def call(LanguageModel, tokens, sizes, seed, asked):
             if isinstance(returned, tuple) and getattr(returned[-1], "ndim", 0) == 4:
                 heads.add(float(returned[-1].shape[1]))
 
-        for more in range(2):  # two models, one with a head and a block more
+        for more in range(2):  # two models, one with a head and four blocks more
             heads = {float(H + more)}
-            model = LanguageModel(W, context, 6 * (H + more), H + more, L + more)
+            model = LanguageModel(W, context, 6 * (H + more), H + more, L + 4 * more)
             for part in model.blocks.modules():
                 part.register_forward_hook(look)
             model.eval()(tokens)

@@ -5,7 +5,8 @@ first tried, 13 of them parts of a language model. Of 35 right ones one was refu
 the task did not say how wide an mlp is; and one that loses its digits was given a
 reason that need not be true. Later rounds: 6 of 45 parts of a language model; in the
 fourth 26 of 69, eleven of them answers to the assignments; in the fifth, once the
-probes varied more, 13 of 40. None of 17 other right ones was refused.
+probes varied more, 13 of 40; in the sixth 2 of 43. None of 17 other right ones was
+refused, and none of the sixth round.
 
 Two kinds are called right and stay so. A sum of 1 + 1e-6 under a softmax is within the
 rounding that a task allows. A fill of -1e4 hides a key from all scores that a layer
@@ -23,19 +24,29 @@ from tests.check.unseen import (
     right,
     right_fifth,
     right_fourth,
+    right_sixth,
     wrong_answers,
     wrong_fifth,
     wrong_fourth,
     wrong_language,
     wrong_parts,
+    wrong_sixth,
     wrong_third,
 )
 from tools import book, notebook
 
-ROUNDS = wrong_parts, wrong_language, wrong_third, wrong_fourth, wrong_fifth
+ROUNDS = (
+    wrong_parts,
+    wrong_language,
+    wrong_third,
+    wrong_fourth,
+    wrong_fifth,
+    wrong_sixth,
+)
 WRONG = [row for each in ROUNDS for row in each.WRONG]
-RIGHT = [*right.RIGHT, *right_fourth.RIGHT, *right_fifth.RIGHT]
-ANSWERS = [*wrong_answers.WRONG, *wrong_answers.FIFTH]
+RIGHT = [*right.RIGHT, *right_fourth.RIGHT, *right_fifth.RIGHT, *right_sixth.RIGHT]
+RIGHT_ANSWERS = [*right_fourth.RIGHT_ANSWERS, *right_sixth.RIGHT_ANSWERS]
+ANSWERS = [*wrong_answers.WRONG, *wrong_answers.FIFTH, *wrong_sixth.ANSWERS]
 pytestmark = pytest.mark.long
 
 
@@ -79,7 +90,7 @@ def test_a_wrong_answer_is_not_called_right(task, program, seed, asked):
 
 @pytest.mark.sweep(5)
 @pytest.mark.parametrize("seed", [0, 5])
-@pytest.mark.parametrize(("task", "program"), **named(right_fourth.RIGHT_ANSWERS))
+@pytest.mark.parametrize(("task", "program"), **named(RIGHT_ANSWERS))
 def test_a_right_answer_is_called_right(task, program, seed, asked):
     assert check(program, asked[task], seed=seed)
 
