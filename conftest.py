@@ -18,5 +18,5 @@ import mha_lib  # noqa: E402, F401
 
 @pytest.hookimpl(optionalhook=True)  # somebody may run without xdist
 def pytest_xdist_auto_num_workers() -> int:
-    """Two more than there are cores: they wait half of their time, for other processes."""
+    """Two more than there are cores: half of the time they wait for other processes."""
     return (os.cpu_count() or 1) + 2

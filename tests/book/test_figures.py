@@ -96,9 +96,9 @@ def test_code_is_large_enough_and_a_line_fits(visit):
 
 @pytest.mark.parametrize("page", book.pages())
 def test_the_links_at_the_end_say_what_comes(page):
-    path = book.HTML / f"{page}.html"
-    said = [x.get_text() for x in soup(path).select(".prev-next-info")]
-    promises = soup(path).select(".prev-next-says")
+    html = soup(book.HTML / f"{page}.html")
+    said = [x.get_text() for x in html.select(".prev-next-info")]
+    promises = html.select(".prev-next-says")
     assert len(said) == len(promises) > 0
     assert all(re.search(r"[.?!]$", x.get_text()) for x in promises)
 
