@@ -10,6 +10,7 @@ from sphinx.environment import BuildEnvironment
 LAST_LINE = re.compile(
     r"^[\w.]+(Error|Exception|Warning|Interrupt)\b", re.MULTILINE
 )
+DEEPER = "book/deeper/"
 NUMBERED = re.compile(r"( ?Exercise )\((\d+\.\d+)\)")
 REPEATED_IDS = {"exercise-content", "solution-content"}  # an id may occur once
 
@@ -158,6 +159,26 @@ def say_what_comes(html: str, page: Path, promises: dict[Path, str]) -> str:
     return BESIDE.sub(told, html)
 
 
+def lead_past_deeper(
+    app: Sphinx,
+    page: str,
+    template: str,
+    context: dict,
+    doctree: nodes.document,
+) -> None:
+    """From a chapter the buttons lead to chapters; deeper pages lead from one another."""
+    if page.startswith(DEEPER):
+        return
+    for side, name in ((1, "prev"), (2, "next")):
+        to = app.builder.relations.get(page, [None] * 3)[side]
+        while to and to.startswith(DEEPER):
+            to = app.builder.relations[to][side]
+        if to:
+            title = app.builder.render_partial(app.env.titles[to])["title"]
+            link = app.builder.get_relative_uri(page, to)
+            context[name] = {"link": link, "title": title}
+
+
 def first_sentences(pages: dict[Path, str]) -> dict[Path, str]:
     found = {page: SAYS.search(html) for page, html in pages.items()}
     said = {
@@ -197,6 +218,7 @@ def setup(app: Sphinx) -> dict:
     )
     app.connect("doctree-resolved", drop_repeated_ids)
     app.connect("doctree-resolved", unbracket_numbers)
+    app.connect("html-page-context", lead_past_deeper)
     app.connect("build-finished", repair_pages)
     return {
         "version": "1",

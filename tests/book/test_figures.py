@@ -103,6 +103,19 @@ def test_the_links_at_the_end_say_what_comes(page):
     assert all(re.search(r"[.?!]$", x.get_text()) for x in promises)
 
 
+def test_who_follows_the_buttons_alone_stays_on_the_road():
+    page, met = book.HTML / "book" / "intro.html", []
+    while page.stem != book.chapters()[-1].stem:
+        (link,) = soup(page).select("a.right-next")
+        page = (page.parent / link["href"]).resolve()
+        met.append(page.stem)
+        (link,) = soup(page).select("a.left-prev")
+        assert (page.parent / link["href"]).resolve().stem == ["intro", *met][-2]
+    chapters = [path.stem for path in book.chapters()]
+    assert [stem for stem in met if stem in chapters] == chapters
+    assert not {path.stem for path in book.deeper()} & {*met}
+
+
 @pytest.mark.parametrize("page", ["book/intro", "book/05_masks"])
 def test_a_page_can_be_edited_and_reported(page):
     links = [a["href"] for a in soup(book.HTML / f"{page}.html").select("a[href]")]
