@@ -166,7 +166,7 @@ def lead_past_deeper(
     context: dict,
     doctree: nodes.document,
 ) -> None:
-    """From a chapter the buttons lead to chapters; deeper pages lead from one another."""
+    """From a chapter the buttons lead to chapters, past the deeper pages."""
     if page.startswith(DEEPER):
         return
     for side, name in ((1, "prev"), (2, "next")):
