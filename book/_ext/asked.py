@@ -58,6 +58,9 @@ PHRASES = {  # page and anchor, as in an address: what is typed
         "skip connection",
     ),
     "book/13_what_the_heads_learned#": ("induction head",),
+    "book/deeper/02_heads_put_to_the_test#sizes-that-do-not-divide": (
+        "embed_dim must be divisible by num_heads",
+    ),
     "book/deeper/04_the_first_random_numbers#": (
         "xavier initialisation",
         "initialization",

@@ -279,15 +279,6 @@ def step_clipped_by_the_largest(model, optimizer, tokens, step, rate_of, clip):
     return stepped(model, optimizer, loss_of(model, tokens), rate_of(step), by_largest)
 
 
-@wrong("training_step")
-def step_that_reads_one_too_many(model, optimizer, tokens, step, rate_of, clip):
-    """The model reads the last word, too: a place more than a context may have."""
-    model.train()
-    loss = F.cross_entropy(model(tokens)[:, :-1].mT, tokens[:, 1:])
-    usual = lambda p: nn.utils.clip_grad_norm_(p, clip)  # noqa: E731
-    return stepped(model, optimizer, loss, rate_of(step), usual)
-
-
 def written(model, tokens, new, context, temperature, top_k, draw):
     was = model.training
     model.eval()
