@@ -14,7 +14,7 @@ WANTED = {  # what is typed, and the first place that the results lead to
         "03_all_heads_at_once#the-way-back"
     ),
     "embed_dim must be divisible by num_heads": (
-        "02_heads_in_a_loop#the-number-of-heads-ignored"
+        "deeper/02_heads_put_to_the_test#sizes-that-do-not-divide"
     ),
     # questions
     "why divide by square root of d": "01_attention#why-divide-by-d",
