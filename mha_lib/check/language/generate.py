@@ -61,7 +61,7 @@ def _written(model, tokens, new, context, temperature=1.0, top_k=None, **other):
             pair = [tokens, drawn]
             tokens = torch.cat(pair[::-1] if other.get("front") else pair, dim=1)
     if other.get("restores", True):
-        model.train(before)
+        model.train(before or other.get("trains", False))
     return tokens[:, start:] if other.get("prompt_lost") else tokens
 
 
@@ -235,6 +235,17 @@ def _out(logits, top_k):
     return logits.scatter(-1, logits.topk(top_k).indices, float("-inf"))
 
 
+def _of_all_rows(logits, top_k):
+    if top_k is None:
+        return logits
+    edge = logits.topk(top_k).values.min()
+    return logits.masked_fill(logits < edge, float("-inf"))
+
+
+def _one_more(logits, top_k):
+    return _kept(logits, None if top_k is None else top_k + 1)
+
+
 def _above_out(logits, top_k):
     if top_k is None:
         return logits
@@ -293,6 +304,15 @@ MISTAKES = {
         _sampled(lambda x, t, k: (_above_out(x, k) / t).softmax(-1)),
         "top-k removes the tokens above the k-th likeliest; those below it have to go: "
         "is a `<` turned round?",
+    ),
+    "top-k-of-all-rows": (
+        _sampled(lambda x, t, k: (_of_all_rows(x, k) / t).softmax(-1)),
+        "One limit is used for all rows of the batch; each row has a k-th largest "
+        "logit of its own, (B, 1).",
+    ),
+    "top-k-one-more": (
+        _sampled(lambda x, t, k: (_one_more(x, k) / t).softmax(-1)),
+        "top-k keeps one token too many: the limit is the k-th largest logit.",
     ),
     "argmax-always": (
         _with(draw=lambda x, t, k: x.argmax(-1, keepdim=True)),
@@ -358,6 +378,11 @@ MISTAKES = {
     "mode-not-restored": (
         _with(restores=False),
         "Afterwards the model is in evaluation mode, whatever it was before: put it "
+        "back with model.train(before).",
+    ),
+    "training-mode-afterwards": (
+        _with(trains=True),
+        "Afterwards the model is in training mode, whatever it was before: put it "
         "back with model.train(before).",
     ),
     "gradients-kept": (

@@ -42,12 +42,15 @@ class LanguageModel(nn.Module):
         self.mask_of = mask_of
         self.word = nn.Embedding(vocabulary, embed_dim)
         self.place = nn.Embedding(context, embed_dim)
-        blocks = (Block(embed_dim, num_heads) for _ in range(num_layers))
-        self.blocks = nn.ModuleList(blocks)
+        self.blocks = self.stack(embed_dim, num_heads, num_layers)
         self.norm = nn.LayerNorm(embed_dim)
         self.output = nn.Linear(embed_dim, vocabulary, bias=self.bias)
         if self.tied:
             self.output.weight = self.word.weight
+
+    def stack(self, E: int, H: int, L: int) -> nn.ModuleList:
+        """L blocks, each with numbers of its own."""
+        return nn.ModuleList(Block(E, H) for _ in range(L))
 
     def embedded(self, tokens: Tensor) -> Tensor:
         """(B, T) → (B, T, E)."""
@@ -106,9 +109,10 @@ def call(LanguageModel, tokens, sizes, seed, asked):
     """Numbers of ours in its parts, blocks of ours in place of its blocks.
 
     Beside the logits, ``asked`` are the gradients of both tables; how many blocks it
-    made, how many heads those have, and whether its output is tied; the logits of a
-    second text, in training; or whether its blocks get the masks that are asked for:
-    causal ones, or those of a ``mask_of`` if it takes one.
+    made, how many heads those have, whether its output is tied, and whether torch
+    finds the numbers of its blocks; the logits of a second text, in training; or
+    whether its blocks get the masks that are asked for: causal ones, or those of a
+    ``mask_of`` if it takes one.
     """
     import inspect
     import zlib
@@ -135,14 +139,17 @@ def call(LanguageModel, tokens, sizes, seed, asked):
         for more in range(2):  # two models, one with a head and four blocks more
             heads = {float(H + more)}
             model = LanguageModel(W, context, 6 * (H + more), H + more, L + 4 * more)
-            for part in model.blocks.modules():
+            for part in torch.nn.ModuleList(model.blocks).modules():
                 part.register_forward_hook(look)
             model.eval()(tokens)
             made = {id(next(block.parameters(), block)) for block in model.blocks}
             words = model.word.weight  # who has no output multiplies by them
             output = getattr(model, "output", None)
             tied = getattr(output, "weight", words) is words
+            known = {id(x) for x in model.parameters()}
+            theirs = {id(x) for block in model.blocks for x in block.parameters()}
             found += [len(made), len(model.blocks), sum(heads), float(tied)]
+            found.append(float(theirs <= known))
         return torch.tensor(found)
     if asked == "masks":
         found, seen = [], []
@@ -358,6 +365,21 @@ MISTAKES = {
         _with(mask=lambda self, T: torch.ones(T, T, dtype=torch.bool).tril(1)),
         "The mask leaks: each token sees the next one, too, which is the one to "
         "predict.",
+    ),
+    "mask-of-ignored": (
+        _with(mask=lambda self, T: torch.ones(T, T, dtype=torch.bool).tril()),
+        "The mask is causal whatever `mask_of` says: the blocks get the mask "
+        "self.mask_of(T, T).",
+    ),
+    "one-block-repeated": (
+        _with(stack=lambda self, E, H, L: nn.ModuleList([Block(E, H)] * L)),
+        "All blocks are one and the same, with the same numbers: [Block(…)] * n holds "
+        "one block n times; each needs a Block(…) of its own.",
+    ),
+    "blocks-in-a-list": (
+        _with(stack=lambda self, E, H, L: [Block(E, H) for _ in range(L)]),
+        "The blocks lie in a plain list, where torch does not find their numbers, and "
+        "no optimizer trains them: nn.ModuleList.",
     ),
     "blocks-beside": (
         _with(through=_from_embedding),

@@ -185,6 +185,11 @@ def _not_shifted(model, tokens):
     return nn.functional.cross_entropy(logits.mT, tokens[:, :-1])
 
 
+def _shifted_twice(model, tokens):
+    logits = model(tokens[:, :-1])[:, :-1]
+    return nn.functional.cross_entropy(logits.mT, tokens[:, 2:])
+
+
 def _word_0_left_out(model, tokens):
     return next_token_loss(model(tokens[:, :-1]), tokens)
 
@@ -287,6 +292,11 @@ MISTAKES = {
         _way(of=_not_shifted),
         "The loss compares the logits at place t with token t, which the model has "
         "just read: token t + 1 is the answer.",
+    ),
+    "step-shifted-twice": (
+        _way(of=_shifted_twice),
+        "The tokens are shifted twice, here and in the loss: the logits at place t are "
+        "compared with token t + 2. Token t + 1 is the answer.",
     ),
     "step-word-0-left-out": (
         _way(of=_word_0_left_out),

@@ -242,6 +242,20 @@ WRONG = [  # task, program, old, new, name
      "(torch.multinomial(p, num_samples=1), tokens)", "written-in-front"),
     ("generate", "writes", "torch.multinomial(p, num_samples=1)",
      "torch.multinomial(p[:1], 1).expand(len(p), 1)", "one-draw-for-all"),
+    ("generate", "writes", "logits < least", "logits < least.min()",
+     "top-k-of-all-rows"),
+    ("generate", "writes", "logits.topk(top_k)", "logits.topk(top_k + 1)",
+     "top-k-one-more"),
+    ("generate", "writes", "model.train(was)", "model.train()",
+     "training-mode-afterwards"),
+    ("training_step", "usual", "logits.flatten(0, 1), tokens[:, 1:].flatten()",
+     "logits[:, :-1].flatten(0, 1), tokens[:, 2:].flatten()", "step-shifted-twice"),
+    ("language_model", "Model", "[Usual(embed_dim, num_heads) for _ in "
+     "range(num_layers)]", "[Usual(embed_dim, num_heads)] * num_layers",
+     "one-block-repeated"),
+    ("language_model", "Model", "nn.ModuleList(\n", "list(\n", "blocks-in-a-list"),
+    ("language_model", "Given", "self.mask_of(T, T)", "torch.ones(T, T).tril() > 0",
+     "mask-of-ignored"),
 ]  # fmt: skip
 
 
