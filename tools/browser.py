@@ -15,7 +15,7 @@ FLAGS = [  # keep Chromium from calling home, and let it run as root
     "--disable-sync",
     "--proxy-server=http://localhost:9",  # nobody listens; localhost needs no proxy
 ]
-NAMES = [  # the first shows no window at all, and takes two thirds of the time
+NAMES = [  # the first has no window, and takes two thirds of the CPU
     "chromium-headless-shell",
     "chromium",
     "chromium-browser",

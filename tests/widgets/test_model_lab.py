@@ -349,7 +349,7 @@ def test_writing_leaves_the_page_its_frames_and_gives_way_to_who_types(live):
     opened.page.emulate_media(reduced_motion="no-preference")
     opened.button("write on").click()
     opened.button("reset").click()
-    opened.page.wait_for_timeout(300)  # milliseconds; three tokens, if it went on
+    ready(opened)  # not before it has written all, if it goes on
     assert opened.control("text").input_value() == "The list"
 
 
