@@ -4,7 +4,6 @@ import re
 
 import pytest
 
-from tests.book.test_pages import soup
 from tools import book, notebook
 
 NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?:e-?\d+)?")
@@ -18,10 +17,6 @@ def captions(page):
         figure = cell.metadata.get("mystnb", {}).get("figure", {})
         if figure:
             yield place, figure["name"], figure["caption"]
-
-
-def has_figure(cell) -> bool:
-    return "figure" in cell.metadata.get("mystnb", {})
 
 
 def asserted_near(page, place) -> set[str]:
@@ -50,20 +45,6 @@ def test_a_caption_says_what_its_cells_assert(path):
         assert re.fullmatch(rf"fig-{kind}-[a-z-]+", name)
         assert len(caption) <= LONGEST and caption.endswith(".")
         assert set(NUMBER.findall(caption)) <= asserted_near(page, place), caption
-
-
-@pytest.mark.parametrize("path", book.chapters(), ids=lambda path: path.stem)
-def test_captions_are_numbered_by_chapter(path):
-    """The opening figure is read first, wherever it is drawn: it is number 1."""
-    read = soup(book.HTML / f"book/{path.stem}.html").select(".cell_output figcaption")
-    numbers = [x.select_one(".caption-number") for x in read]
-    page = notebook.read(path)
-    marks = ["classes" in c.metadata.mystnb.figure for c in page.cells if has_figure(c)]
-    others = iter(range(2, len(marks) + 1))
-    wanted = [
-        f"Fig. {path.stem[:2].lstrip('0')}.{1 if m else next(others)}" for m in marks
-    ]
-    assert [x.get_text(strip=True) for x in numbers if x] == wanted
 
 
 def test_no_two_figures_have_one_name():

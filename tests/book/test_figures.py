@@ -1,13 +1,8 @@
 """Pictures: pressed they fill the screen; in the dark they are sheets of paper."""
 
-import re
-
 import pytest
 
-from mha_lib.styles import STYLES
 from tests.book.conftest import DESK, PHONE
-from tests.book.test_pages import soup
-from tools import book
 
 PAGE = "book/01_attention"
 FIRST = "article .cell_output img"
@@ -92,45 +87,3 @@ def test_code_is_large_enough_and_a_line_fits(visit):
     assert len(found) > 20
     assert min(size for size, _ in found) >= 13
     assert max(hidden for _, hidden in found) <= 0
-
-
-@pytest.mark.parametrize("page", book.pages())
-def test_the_links_at_the_end_say_what_comes(page):
-    html = soup(book.HTML / f"{page}.html")
-    said = [x.get_text() for x in html.select(".prev-next-info")]
-    promises = html.select(".prev-next-says")
-    assert len(said) == len(promises) > 0
-    assert all(re.search(r"[.?!]$", x.get_text()) for x in promises)
-
-
-def test_who_follows_the_buttons_alone_stays_on_the_road():
-    page, met = book.HTML / "book" / "intro.html", []
-    while page.stem != book.chapters()[-1].stem:
-        (link,) = soup(page).select("a.right-next")
-        page = (page.parent / link["href"]).resolve()
-        met.append(page.stem)
-        (link,) = soup(page).select("a.left-prev")
-        assert (page.parent / link["href"]).resolve().stem == ["intro", *met][-2]
-    chapters = [path.stem for path in book.chapters()]
-    assert [stem for stem in met if stem in chapters] == chapters
-    assert not {path.stem for path in book.deeper()} & {*met}
-
-
-@pytest.mark.parametrize("page", ["book/intro", "book/05_masks"])
-def test_a_page_can_be_edited_and_reported(page):
-    links = [a["href"] for a in soup(book.HTML / f"{page}.html").select("a[href]")]
-    assert any("/edit/" in link and page in link for link in links)
-    assert any("/issues/new" in link for link in links)
-
-
-@pytest.mark.parametrize("page", book.pages())
-def test_six_chapters_show_all_versions_and_where_the_reader_is(page):
-    path = book.HTML / f"{page}.html"
-    links = soup(path).select(".six-versions a")
-    if page[5:7] not in ("02", "03", "04", "06", "07", "08"):
-        assert not links
-        return
-    here = [x for x in links if "aria-current" in x.attrs]
-    assert len(here) == 1 and "href" not in here[0].attrs
-    assert [x.b.get_text() for x in links] == [kind.__name__ for kind in STYLES]
-    assert all((path.parent / x["href"]).exists() for x in links if x not in here)

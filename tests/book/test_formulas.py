@@ -6,13 +6,10 @@ import re
 import pytest
 from fontTools.ttLib import TTFont
 
-from tests.book.test_pages import soup
 from tools import book
 
 STYLES = book.HTML / "_static" / "formulas.css"
 FONTS = book.HTML / "_static" / "formulas"
-TEX = re.compile(r"\\[(\[]|\\(?:frac|sqrt|operatorname)\b")
-CODE = ["pre", "code", "script"]
 DRAWN = """() => [...document.querySelectorAll('mjx-c')].map(sign => {
     const style = getComputedStyle(sign, '::before');
     return [style.content, style.fontFamily];
@@ -45,13 +42,6 @@ def test_wrong_tex_is_refused(formulas, tex, said):
     with pytest.raises(formulas.JSEvalException) as refused:
         formulas.draw(tex, False)
     assert said in str(refused.value).splitlines()[0]
-
-
-@pytest.mark.parametrize("page", book.pages())
-def test_no_tex_is_left(page):
-    article = soup(book.HTML / f"{page}.html").article
-    texts = (x for x in article.find_all(string=TEX) if not x.find_parent(CODE))
-    assert [str(x) for x in texts] == []
 
 
 def faces() -> dict[str, set[str]]:

@@ -4,6 +4,7 @@ import ast
 import copy
 import re
 from collections.abc import Iterator
+from functools import cache
 
 import pytest
 from IPython.core.inputtransformer2 import TransformerManager
@@ -33,8 +34,14 @@ EXERCISE = re.compile(r"\{exercise-start\} ?(.*)\n:label: (.*)\n(:nonumber:)?")
 SOLUTION_EDGE = re.compile(r"\{solution-start\} (\S+)|\{solution-(end)\}")
 
 
+@cache
+def parsed(path):
+    """A page, which no test changes: to parse each for each test takes a minute."""
+    return notebook.read(path)
+
+
 def read(request):
-    return notebook.read(request.param)
+    return parsed(request.param)
 
 
 def fixture(name: str, paths: list):
@@ -46,6 +53,20 @@ assignment = fixture("assignment", book.sources())
 deeper = fixture("deeper", book.deeper())
 lesson = fixture("lesson", book.lessons())
 page = fixture("page", [*book.lessons(), *book.sources()])
+
+
+@pytest.fixture(scope="module")
+def specs():
+    """The assignments as data, by title: their own tasks are run once, not for each."""
+    return {
+        page.cells[0].source: from_notebook(page)
+        for page in map(parsed, book.sources())
+    }
+
+
+@pytest.fixture
+def spec(assignment, specs):
+    return specs[assignment.cells[0].source]
 
 
 def code_cells(page) -> list:
@@ -272,8 +293,7 @@ def test_first_cell_opens_the_assignment(assignment):
         assert words in first.source, f"the first cell lacks: {words}"
 
 
-def test_assignment_tells_itself_apart_by_number_and_title(assignment):
-    spec = from_notebook(assignment)
+def test_assignment_tells_itself_apart_by_number_and_title(assignment, spec):
     title = f"# Assignment {spec.id.removeprefix('a')} · {spec.title}"
     assert assignment.cells[0].source.splitlines()[0] == title
 
@@ -283,15 +303,13 @@ def test_tags_of_assignments_from_the_closed_list(assignment):
     assert tags <= TAGS_OF_ASSIGNMENTS
 
 
-def test_rubric_and_hand_in(assignment):
-    spec = from_notebook(assignment)
+def test_rubric_and_hand_in(assignment, spec):
     assert f"<!-- rubric -->\n{rubric(spec)}<!-- /rubric -->" in prose(assignment)
     for heading in ("## Rubric", "## Hand in"):
         assert f"\n{heading}\n" in f"\n{prose(assignment)}\n", f"no heading: {heading}"
 
 
-def test_every_question_has_an_example_and_a_check(assignment):
-    spec = from_notebook(assignment)
+def test_every_question_has_an_example_and_a_check(assignment, spec):
     cells = [
         cell.source
         for cell in code_cells(assignment)
@@ -308,8 +326,7 @@ def test_every_question_has_an_example_and_a_check(assignment):
         assert examples, f"no example by hand for {question.name}"
 
 
-def test_every_check_of_a_solution_says_right(assignment):
-    spec = from_notebook(assignment)
+def test_every_check_of_a_solution_says_right(assignment, spec):
     names = "|".join(question.name for question in spec.questions)
     for cell in code_cells(assignment):
         if re.search(rf"^check\(({names}),", cell.source, re.MULTILINE):

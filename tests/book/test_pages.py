@@ -7,12 +7,15 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from bs4 import BeautifulSoup
 
-from tools import book, build, stamp
+from mha_lib.styles import STYLES
+from tools import book, build, notebook, stamp
 
 LEFTOVERS = re.compile(
     r"\$\$|\{(cite|ref|numref|doc|eq|exercise-|solution-)[^}]*\}|\\\(|\\\["
     r"|Unknown directive|Unknown interpreted text role|Traceback \(most recent call"
 )
+TEX = re.compile(r"\\[(\[]|\\(?:frac|sqrt|operatorname)\b")
+CODE = ["pre", "code", "script"]
 LEAST_ALT = 20
 NOTEBOOKS = [path.relative_to(book.ROOT).with_suffix("") for path in book.notebooks()]
 
@@ -87,20 +90,25 @@ def test_nothing_is_left_unrendered(page):
     assert LEFTOVERS.search("".join(texts)) is None
 
 
+def test_no_tex_is_left(page):
+    texts = page[1].article.find_all(string=TEX)
+    assert [str(x) for x in texts if not x.find_parent(CODE)] == []
+
+
 def test_nothing_is_loaded_from_another_host(page):
     loads = page[1].select("script[src], link[href], img[src], iframe[src]")
     addresses = [element.get("src") or element["href"] for element in loads]
     assert [a for a in addresses if urlsplit(a).netloc] == []
 
 
-@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=str)
-def test_launch_buttons_lead_to_the_repository(notebook):
-    html = soup(book.HTML / notebook.with_suffix(".html"))
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=str)
+def test_launch_buttons_lead_to_the_repository(path):
+    html = soup(book.HTML / path.with_suffix(".html"))
     links = {link["href"] for link in html.find_all("a", href=True)}
-    source = notebook.with_suffix(".ipynb").as_posix()
+    source = path.with_suffix(".ipynb").as_posix()
     assert stamp.colab_link(*book.repository(), source) in links
     assert stamp.binder_link(*book.repository(), source) in links
-    up = "../" * (len(notebook.parts) - 1)
+    up = "../" * (len(path.parts) - 1)
     assert f"{up}_sources/{source}" in links
 
 
@@ -114,3 +122,68 @@ def test_every_fold_says_what_it_holds(page):
         shown = fold.find_next_sibling("div", class_="cell_output")
         if "assertions" in words:
             assert shown is None and "assert" in fold.get_text()
+
+
+# --- from page to page -------------------------------------------------------------
+
+
+def test_the_links_at_the_end_say_what_comes(page):
+    _, html = page
+    said = [x.get_text() for x in html.select(".prev-next-info")]
+    promises = html.select(".prev-next-says")
+    assert len(said) == len(promises) > 0
+    assert all(re.search(r"[.?!]$", x.get_text()) for x in promises)
+
+
+def test_who_follows_the_buttons_alone_stays_on_the_road():
+    page, met = book.HTML / "book" / "intro.html", []
+    while page.stem != book.chapters()[-1].stem:
+        (link,) = soup(page).select("a.right-next")
+        page = (page.parent / link["href"]).resolve()
+        met.append(page.stem)
+        (link,) = soup(page).select("a.left-prev")
+        assert (page.parent / link["href"]).resolve().stem == ["intro", *met][-2]
+    chapters = [path.stem for path in book.chapters()]
+    assert [stem for stem in met if stem in chapters] == chapters
+    assert not {path.stem for path in book.deeper()} & {*met}
+
+
+@pytest.mark.parametrize("name", ["book/intro", "book/05_masks"])
+def test_a_page_can_be_edited_and_reported(name):
+    links = [a["href"] for a in soup(book.HTML / f"{name}.html").select("a[href]")]
+    assert any("/edit/" in link and name in link for link in links)
+    assert any("/issues/new" in link for link in links)
+
+
+def test_six_chapters_show_all_versions_and_where_the_reader_is(page):
+    path, html = page
+    links = html.select(".six-versions a")
+    chapter = path.parent == book.HTML / "book"
+    if not chapter or path.stem[:2] not in ("02", "03", "04", "06", "07", "08"):
+        assert not links
+        return
+    here = [x for x in links if "aria-current" in x.attrs]
+    assert len(here) == 1 and "href" not in here[0].attrs
+    assert [x.b.get_text() for x in links] == [kind.__name__ for kind in STYLES]
+    assert all((path.parent / x["href"]).exists() for x in links if x not in here)
+
+
+# --- figures -----------------------------------------------------------------------
+
+
+def has_figure(cell) -> bool:
+    return "figure" in cell.metadata.get("mystnb", {})
+
+
+@pytest.mark.parametrize("path", book.chapters(), ids=lambda path: path.stem)
+def test_captions_are_numbered_by_chapter(path):
+    """The opening figure is read first, wherever it is drawn: it is number 1."""
+    read = soup(book.HTML / f"book/{path.stem}.html").select(".cell_output figcaption")
+    numbers = [x.select_one(".caption-number") for x in read]
+    page = notebook.read(path)
+    marks = ["classes" in c.metadata.mystnb.figure for c in page.cells if has_figure(c)]
+    others = iter(range(2, len(marks) + 1))
+    wanted = [
+        f"Fig. {path.stem[:2].lstrip('0')}.{1 if m else next(others)}" for m in marks
+    ]
+    assert [x.get_text(strip=True) for x in numbers if x] == wanted
