@@ -27,6 +27,7 @@ def heads(draw: Draw, merge: bool) -> list[Probe]:
         one("one token", draw.sizes(T=1)),
         one("one sequence", draw.sizes(B=1)),
         one("D = 1", draw.sizes(D=1)),
+        one("one feature", draw.sizes(H=1, D=1)),
         one("many sequences", draw.sizes(B=MANY)),
         one("64 features", draw.wide()),
         one("long", draw.sizes(T=LONG, H=range(9, 14))),
@@ -45,16 +46,17 @@ def causal_mask(draw: Draw) -> list[Probe]:
         larger = "TS".replace(smaller, "")
         return sizes | dict(zip((smaller, larger), sorted(sizes[x] for x in "TS")))
 
+    few = ordered("T")
     return [
         one("plain", draw.sizes("TS"), repeat=True),
-        one("T < S", ordered("T")),
-        one("T > S", ordered("S")),
+        one("T < S", few),
+        one("T > S", few | {"T": few["S"], "S": few["T"]}),  # as many places
         one("one query", draw.sizes(T=1)),
         one("one key", draw.sizes(S=1)),
         one("long", ordered("T", T=LONG, S=LONG)),
-        one("long, T > S", ordered("S", T=LONG, S=LONG)),
+        one("long with T > S", ordered("S", T=LONG, S=LONG)),
         one("endless", ordered("T", T=range(17, 25), S=ENDLESS)),
-        one("endless, T > S", ordered("S", T=ENDLESS, S=range(17, 25))),
+        one("endless with T > S", ordered("S", T=ENDLESS, S=range(17, 25))),
     ]
 
 
