@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from mha_lib.check import LANGUAGE, beside, check, diagnose
-from mha_lib.check.language import TOLERANCES, VERSIONS
+from mha_lib.check.language import FAIL, TOLERANCES, VERSIONS
 from mha_lib.check.own import check_told_apart, own_task
 from tests.check.language.right import RIGHT
 from tests.check.language.wrong import WRONG, changed
@@ -54,7 +54,8 @@ def test_every_right_program_that_is_changed_is_right_before():
 )
 def test_cases_tell_all_versions_apart(task, seed):
     versions, tolerance = VERSIONS[task], TOLERANCES.get(task, 0.0)
-    check_told_apart(LANGUAGE[task], versions, seed, tolerance)
+    fail = FAIL.get(task, ())
+    check_told_apart(LANGUAGE[task], versions, seed, tolerance, fail)
 
 
 def wrongly_called(task, every):
