@@ -16,10 +16,10 @@ from mha_lib.check.beside import ORDERS, RAN_WITH, UNFINISHED, located
 from mha_lib.check.catalogue import CUTS, GIVEN, WEIGHTED
 from mha_lib.check.contract import Faults, adaptations, faults, judged
 from mha_lib.check.example import Example, example_of, revealed
-from mha_lib.check.failures import failed_at, of_error, of_sizes
+from mha_lib.check.failures import failed_at, hint, of_error, of_sizes
 from mha_lib.check.letters import legend
 from mha_lib.check.properties import properties_of
-from mha_lib.check.reference import POLICIES, Route, Stage, compute
+from mha_lib.check.reference import Route, Stage, compute
 from mha_lib.check.search import (
     MOST,
     Case,
@@ -146,6 +146,7 @@ def conclude(
         found.error = located(first["error"], first.get("line", ""))
         if first.get("raised_by") == "torch":
             found.error += legend(first["error"], probe["sizes"])
+        found.error += hint(first["error"])
     if first.get("code") == UNFINISHED:
         found.verdict, found.properties = UNFINISHED, {"runs": False}
         return found
@@ -222,9 +223,9 @@ def _judge(
         # Where other numbers are wrong, those of a probe of conduct show nothing.
         shows = sound or fact.code == RAN_WITH or "error" in fact.values
         shows |= fact.code == "no-gradient" and found.verdict != "failed"
-        told = "error" in fact.values and failed_at(fact) in (
-            found.error,
-            *map(failed_at, said),
+        told = "error" in fact.values and any(
+            str(failed_at(fact)) in str(text)
+            for text in (found.error, *map(failed_at, said))
         )
         if shows and not told and (name in lacks or name in requires):
             said.append(fact)
@@ -335,7 +336,7 @@ def _verdict(found: Diagnosis, seen: Seen, explanations: list, cases: list) -> N
     explanation = explanations[0]
     found.mistakes = [*names(explanation.route), *found.mistakes]
     if not found.mistakes and found.error and explanation.masks:
-        found.verdict = UNFINISHED if seen.takes_no_mask else "unknown"
+        found.verdict = UNFINISHED if seen.takes_no_mask else "unmet"
         found.evidence.append(Fact("right-elsewhere"))
         return
     if found.mistakes:
@@ -355,9 +356,8 @@ def _verdict(found: Diagnosis, seen: Seen, explanations: list, cases: list) -> N
         found.evidence.append(Fact("masks-later" if found.mistakes else code))
         if not found.mistakes:
             found.verdict = "unknown"
-    elif set(explanation.policies) != set(POLICIES) and seen.task in WEIGHTED:
-        known = " or ".join(explanation.policies)
-        found.policy["empty rows"] = known or "other"
+    elif len(explanation.policies) < 2 and seen.task in WEIGHTED:
+        found.policy["empty rows"] = (*explanation.policies, "other")[0]
 
 
 def _one_of(route: Route) -> Fact | None:

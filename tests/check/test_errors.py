@@ -56,7 +56,7 @@ def test_a_branch_without_return_is_a_sentence_and_no_matter_of_sizes(right):
     forgets = type("Forgets", (NoReturnWithMask, right), {})
     found = diagnose(forgets, "mha")
     words = "a torch.Tensor must be returned; got None; is a `return` missing?"
-    assert (found.error, found.verdict) == (words, "unknown")
+    assert (found.error, found.verdict) == (words, "unmet")
     assert (found.mistakes, found.to_dict()["evidence"][0]) == (
         [],
         "Where it answers, it is right.",
