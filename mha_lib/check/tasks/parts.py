@@ -1,6 +1,6 @@
 """The probes of the parts: heads cut and merged, masks made and joined."""
 
-from mha_lib.check.tasks.draw import ENDLESS, LONG, MANY, Draw, Probe, probe
+from mha_lib.check.tasks.draw import BEYOND, ENDLESS, LONG, MANY, Draw, Probe, probe
 
 __all__ = ["causal_mask", "combine_masks", "heads", "padding_mask"]
 
@@ -57,6 +57,8 @@ def causal_mask(draw: Draw) -> list[Probe]:
         one("long with T > S", ordered("S", T=LONG, S=LONG)),
         one("endless", ordered("T", T=range(17, 25), S=ENDLESS)),
         one("endless with T > S", ordered("S", T=ENDLESS, S=range(17, 25))),
+        one("endless for one query", draw.sizes(T=1, S=BEYOND)),
+        one("endless for one key", draw.sizes(T=BEYOND, S=1)),
     ]
 
 
@@ -67,8 +69,8 @@ def padding_mask(draw: Draw) -> list[Probe]:
         lengths = draw.lengths(sizes["B"], sizes["S"], **given)
         if name == "empty":
             lengths[draw.pick(range(sizes["B"] - 1))] = 0
-        if name == "long":
-            lengths[0] = sizes["S"] - 1  # more than a byte holds
+        if name in ("long", "endless"):
+            lengths[0] = sizes["S"] - 1  # more than a byte holds, or two
         return probe(name, sizes, {"lengths": lengths, "S": sizes["S"]})
 
     return [
@@ -80,6 +82,7 @@ def padding_mask(draw: Draw) -> list[Probe]:
         one("one key", draw.sizes(S=1), least=0),
         one("many sequences", draw.sizes(B=MANY), full=draw.pick((0, -1))),
         one("long", draw.sizes(S=ENDLESS), full=None),
+        one("endless", draw.sizes(B=1, S=BEYOND)),
     ]
 
 

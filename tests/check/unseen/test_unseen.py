@@ -5,9 +5,9 @@ first tried, 13 of them parts of a language model. Of 35 right ones one was refu
 the task did not say how wide an mlp is; and one that loses its digits was given a
 reason that need not be true. Later rounds: 6 of 45 parts of a language model; in the
 fourth 26 of 69, eleven of them answers to the assignments; in the fifth, once the
-probes varied more, 13 of 40; in the sixth 1 of 42; in the seventh 2 of 27, and one got
-the name of another mistake. None of 17 other right ones was refused, and none of the
-sixth and seventh round.
+probes varied more, 13 of 40; in the sixth 1 of 42; in the seventh 2 of 27 (the two
+tables came later), and one got the name of another mistake. None of 17 other right ones
+was refused, and none of the sixth and seventh round.
 
 Two kinds are called right and stay so. A sum of 1 + 1e-6 under a softmax is within the
 rounding that a task allows. A fill of -1e4 hides a key from all scores that a layer

@@ -112,6 +112,20 @@ def padding_counted_in_half(lengths, S):
     return (torch.arange(S).half() < lengths.half()[:, None])[:, None]
 
 
+PLACES = torch.arange(16_384)
+
+
+@wrong("padding_mask")
+def padding_of_a_table(lengths, S):
+    """The places are kept, as many as a context is long."""
+    return (PLACES[:S] < lengths[:, None])[:, None]
+
+
+@wrong("causal_mask")
+def causal_of_a_table(T, S):
+    return PLACES[:S] <= PLACES[:T, None]
+
+
 # --- layers ---------------------------------------------------------------------------
 
 
