@@ -102,6 +102,17 @@ def test_what_raises_says_where_and_what_is_required(task):
     assert f"Required: {LANGUAGE[task].signature}" in said
 
 
+def test_what_is_required_is_said_once_where_some_calls_fail():
+    def generate(model, tokens, new, context, temperature=1.0, top_k=None):
+        if top_k == 3:
+            raise KeyError("not yet")
+        return tokens
+
+    report = check(generate)
+    assert report.diagnosis.verdict == "unknown" and report.diagnosis.error
+    assert repr(report).count("Required: ") == 1
+
+
 def test_a_loss_without_an_answer_is_unfinished():
     def next_token_loss(logits, tokens, padding=0): ...
 
