@@ -16,19 +16,22 @@ from mha_lib.check.beside import ORDERS, RAN_WITH, UNFINISHED, located
 from mha_lib.check.catalogue import CUTS, GIVEN, WEIGHTED
 from mha_lib.check.contract import Faults, adaptations, faults, judged
 from mha_lib.check.example import Example, example_of, revealed
-from mha_lib.check.failures import failed_at, of_error, of_sizes
+from mha_lib.check.explained import (
+    ALL_TIERS,
+    compared_alone,
+    searched,
+    where_it_answers,
+    worthwhile,
+)
+from mha_lib.check.failures import failed_at, hint, of_error, of_sizes
 from mha_lib.check.letters import legend
 from mha_lib.check.properties import properties_of
-from mha_lib.check.reference import POLICIES, Route, Stage, compute
+from mha_lib.check.reference import Route, Stage, compute
 from mha_lib.check.search import (
-    MOST,
     Case,
-    Explanation,
-    explain,
     fitting_policies,
     matches,
     names,
-    shortest,
     without_mistake,
 )
 from mha_lib.check.seen import SPECIAL, Loading, Seen, shape_fits
@@ -43,9 +46,7 @@ AS_ONE = {  # functions that several mistakes give only together
     "as-if-left": {"split-axis-left", "merge-no-transpose"},
     "as-if-folded": {"merge-no-transpose", "output-reshaped"},
 }
-ALL_TIERS = 4  # the most mistakes before the scores is one less
 FITS_A_SQUARE = {"mask-transposed", "scores-transposed"}  # and nothing else
-TIERS_OF_A_PART = range(2)  # mistakes before the scores, where not all is answered
 
 
 @dataclass
@@ -146,6 +147,7 @@ def conclude(
         found.error = located(first["error"], first.get("line", ""))
         if first.get("raised_by") == "torch":
             found.error += legend(first["error"], probe["sizes"])
+        found.error += hint(first["error"])
     if first.get("code") == UNFINISHED:
         found.verdict, found.properties = UNFINISHED, {"runs": False}
         return found
@@ -159,14 +161,14 @@ def conclude(
     seen = Seen(task, pairs, compared)
     explanations, loading = [], Loading()
     if not seen.varies:
-        tiers = _worthwhile(seen) if search and errors else ALL_TIERS
-        explanations, loading = _searched(seen, tiers) if search else _compared(seen)
+        tiers = worthwhile(seen) if search and errors else ALL_TIERS
+        explanations, loading = (
+            searched(seen, tiers) if search else compared_alone(seen)
+        )
     if len(explanations) > 1 and len(names(explanations[0].route)) > 2:
         explanations = []  # far-fetched
     cases = seen.cases(loading)
-    simpler = (
-        [] if seen.varies else _where_it_answers(task, cases, explanations, search)
-    )
+    simpler = [] if seen.varies else where_it_answers(task, cases, explanations, search)
     of_torch = first.get("raised_by") == "torch"  # not an index, say
     guessed = of_sizes(cases) if simpler and of_torch else []
     if simpler and FITS_A_SQUARE & set(names(simpler[0].route)):
@@ -222,79 +224,14 @@ def _judge(
         # Where other numbers are wrong, those of a probe of conduct show nothing.
         shows = sound or fact.code == RAN_WITH or "error" in fact.values
         shows |= fact.code == "no-gradient" and found.verdict != "failed"
-        told = "error" in fact.values and failed_at(fact) in (
-            found.error,
-            *map(failed_at, said),
+        told = "error" in fact.values and any(
+            str(failed_at(fact)) in str(text)
+            for text in (found.error, *map(failed_at, said))
         )
         if shows and not told and (name in lacks or name in requires):
             said.append(fact)
     found.unmet = said
     holds["right"] = found.verdict == "right"
-
-
-def _worthwhile(seen: Seen) -> int:
-    """In how many tiers to search, as some calls failed.
-
-    Hardly a mistake of the catalogue fails. If few explain the answers that there are,
-    more of them explain the failures as well only if something fails by its nature.
-    """
-    answered = [x for x in seen.cases(Loading()) if x.output is not None]
-    for tier in TIERS_OF_A_PART:
-        if found := explain(seen.task, answered, tier):
-            return 1 + max(1, len(names(found[0].route)))
-    return ALL_TIERS
-
-
-def _searched(seen: Seen, tiers: int) -> tuple[list[Explanation], Loading]:
-    """The shortest, over the ways in which the weights of a layer may lie."""
-    best: list[Explanation] = []
-    best_loading = Loading()
-    cases = {loading: seen.cases(loading) for loading in seen.loadings}
-    sizes = seen.compared[0][0]["sizes"]
-    # A wide layer takes too long.
-    for tier in range(tiers if sizes["E"] < 64 else min(tiers, 2)):
-        for loading in seen.loadings_of(tier):
-            found = shortest(best + explain(seen.task, cases[loading], tier, best))
-            if found and (not best or found[0] is not best[0]):
-                best_loading = loading
-            best = found
-        if best and len(names(best[0].route)) <= tier:
-            break
-    return best, best_loading
-
-
-def _compared(seen: Seen) -> tuple[list[Explanation], Loading]:
-    """The reference itself if it gives the answers; no other route is tried."""
-    best: list[Explanation] = []
-    best_loading = Loading()
-    for loading in seen.loadings:
-        found = without_mistake(seen.task, seen.cases(loading))
-        if found and (not best or (found[0].masks and not best[0].masks)):
-            best, best_loading = found, loading
-    return best, best_loading
-
-
-def _where_it_answers(
-    task: str, cases: list[Case], explanations: list[Explanation], search: bool
-) -> list[Explanation]:
-    """Explanations of the answers alone, if failures make others much longer."""
-    whole = bool(explanations) and explanations[0].masks
-    length = len(names(explanations[0].route)) if whole else MOST + 1
-    answered = [case for case in cases if case.output is not None]
-    if len(answered) == len(cases) or length <= 1:
-        return []
-    if of_sizes(cases):  # one query or key, and a turned mask spreads: a chance answer
-        answered = [
-            case
-            for case in answered
-            if not (case.problem.masked and 1 in map(case.problem.sizes.get, "TS"))
-        ]
-    found = [] if search else without_mistake(task, answered)
-    for tier in TIERS_OF_A_PART if search else ():
-        found = found or explain(task, answered, tier)
-    count = len(names(found[0].route)) if found else length
-    # Several that explain a part of the answers are a guess.
-    return found if len(found) == 1 and count + 1 < length else []
 
 
 def _verdict(found: Diagnosis, seen: Seen, explanations: list, cases: list) -> None:
@@ -335,7 +272,7 @@ def _verdict(found: Diagnosis, seen: Seen, explanations: list, cases: list) -> N
     explanation = explanations[0]
     found.mistakes = [*names(explanation.route), *found.mistakes]
     if not found.mistakes and found.error and explanation.masks:
-        found.verdict = UNFINISHED if seen.takes_no_mask else "unknown"
+        found.verdict = UNFINISHED if seen.takes_no_mask else "unmet"
         found.evidence.append(Fact("right-elsewhere"))
         return
     if found.mistakes:
@@ -355,9 +292,8 @@ def _verdict(found: Diagnosis, seen: Seen, explanations: list, cases: list) -> N
         found.evidence.append(Fact("masks-later" if found.mistakes else code))
         if not found.mistakes:
             found.verdict = "unknown"
-    elif set(explanation.policies) != set(POLICIES) and seen.task in WEIGHTED:
-        known = " or ".join(explanation.policies)
-        found.policy["empty rows"] = known or "other"
+    elif len(explanation.policies) < 2 and seen.task in WEIGHTED:
+        found.policy["empty rows"] = (*explanation.policies, "other")[0]
 
 
 def _one_of(route: Route) -> Fact | None:

@@ -12,6 +12,10 @@ OF_TORCH = {  # what its messages give away
     "constant-device": r"same device|expected device",
     "constant-dtype": r"same dtype|expected scalar type",
 }
+HINTS = {  # and what they ask for in words of their own
+    r"view size is not compatible": " What a transpose returns has its numbers in "
+    "another order than memory has: reshape copies them where view cannot.",
+}
 OF_CODE = {SQUARE_MASK: "causal-square"}  # and what we have noted ourselves
 
 
@@ -24,6 +28,11 @@ def of_error(outcome: dict) -> list[str]:
     text = outcome.get("error", "")
     found = [name for name, pattern in OF_TORCH.items() if re.search(pattern, text)]
     return found[:1]
+
+
+def hint(error: str) -> str:
+    """What to do about an error of torch that has no name here."""
+    return "".join(said for pattern, said in HINTS.items() if re.search(pattern, error))
 
 
 def of_sizes(cases: list[Case]) -> list[str]:

@@ -87,8 +87,9 @@ class Report:
             title = title.removeprefix("the ")  # "your causal mask"
         found = [_line(0, HEADLINES[d.verdict].format(title=title, count=count))]
         if d.error is not None and d.verdict != "right":
-            required = "Required: " + self.task.signature
-            found += [_line(1, d.error), _line(1, required)]
+            found.append(_line(1, d.error))
+            if not self._required_below:
+                found.append(_line(1, f"Required: {self.task.signature}"))
         for place, name in enumerate(d.mistakes):
             number = f"{place + 1}. " if len(d.mistakes) > 1 else ""
             found += self._of(name, number)
@@ -101,9 +102,8 @@ class Report:
         if d.verdict == "unknown":
             found += [_line(1, in_words(fact)) for fact in where(d)]
         found += [_line(1, in_words(fact)) for fact in d.unmet]
-        if d.verdict == "unmet":
+        if d.verdict == "unmet" and d.error is None:
             found.append(_line(1, "With that mended, the rest is right."))
-            found.append(_line(1, f"Required: {self.task.signature}"))
         found += [_line(1, in_words(fact)) for fact in d.evidence]
         for key, value in d.policy.items():
             said = in_words(value)
@@ -113,9 +113,16 @@ class Report:
             found.append(_line(1, f"Worth knowing: {MISTAKES[name].message}"))
         if d.verdict == "unknown":
             found += [_line(1, in_words(fact)) for fact in next_step(d)]
-            if self.task.conclude:  # its signature says all that is asked
-                found.append(_line(1, f"Required: {self.task.signature}"))
+        if self._required_below:
+            found.append(_line(1, f"Required: {self.task.signature}"))
         return found
+
+    @property
+    def _required_below(self) -> bool:
+        """Whether what is required stands at the end; else it follows an error."""
+        verdict = self.diagnosis.verdict
+        of_own = self.task.conclude  # its signature says all that is asked
+        return verdict == "unmet" or (verdict == "unknown" and bool(of_own))
 
     def _of(self, name: str, number: str = "") -> list[Line]:
         """What is said of a mistake: of the task itself, or of the catalogue."""

@@ -73,7 +73,7 @@ def page(result: dict, mark: str = "") -> str:
             f"{' from the grader' * bool(mark)}</p>",
             mark,
             problem and f'<p class="note">About the file: {escape(problem)}.</p>',
-            *map(question, result["questions"] if result.get("read", True) else ()),
+            *map(question, _judged(result)),
             notes and "<h2>Cells that failed</h2>" + _list(notes),
         ],
     )
@@ -108,13 +108,17 @@ def _worth(part: dict) -> str:
     return f"{table}<p>{why}</p>"
 
 
+def _judged(result: dict) -> list[dict]:
+    """Its questions; none where nobody could read what was handed in."""
+    return result["questions"] if result["read"] else []
+
+
 def row(result: dict) -> dict:
     """What the table and the summary need of a result.
 
     There are no verdicts on what nobody could read: its problem says all.
     """
-    questions = result["questions"]
-    judged = questions if result["read"] else ()
+    questions, judged = result["questions"], _judged(result)
     return {
         **{name: result[name] for name in KEPT},
         "by_question": {q["name"]: q["points"] for q in questions},

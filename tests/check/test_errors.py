@@ -43,6 +43,18 @@ def test_a_causal_mask_of_T_alone_is_half_of_what_is_asked():
     assert "the mask is made as (T, T), and S is not used" in repr(report)
 
 
+def test_a_view_of_a_transpose_is_not_right_yet():
+    def merge_heads(x):
+        B, H, T, D = x.shape
+        return x.transpose(1, 2).view(B, T, H * D)
+
+    report = check(merge_heads)
+    assert report.diagnosis.verdict == "unmet"
+    assert "reshape copies them where view cannot" in repr(report)
+    assert repr(report).count("view size is not compatible") == 1
+    assert "With that mended" not in repr(report)  # where it fails nobody knows
+
+
 class NoReturnWithMask(nn.Module):
     def forward(self, query, key, value, mask=None):
         result = super().forward(query, key, value, mask)
@@ -56,7 +68,7 @@ def test_a_branch_without_return_is_a_sentence_and_no_matter_of_sizes(right):
     forgets = type("Forgets", (NoReturnWithMask, right), {})
     found = diagnose(forgets, "mha")
     words = "a torch.Tensor must be returned; got None; is a `return` missing?"
-    assert (found.error, found.verdict) == (words, "unknown")
+    assert (found.error, found.verdict) == (words, "unmet")
     assert (found.mistakes, found.to_dict()["evidence"][0]) == (
         [],
         "Where it answers, it is right.",

@@ -11,7 +11,7 @@ from tests.check.stress.typical import TYPICAL, made
 
 NEXT = {  # what stands before the next step, and how this begins
     "split: reversed": (
-        "It is right in the cases one head, and wrong in plain, again,",
+        "It is right in the cases one head, one feature, and wrong in plain, again,",
         "let x hold 0, 1, 2",
     ),
     "looped: mask per head": (
@@ -57,7 +57,8 @@ def test_a_mask_is_told_where_it_is_right():
 
     *_, where, _ = repr(check(causal_mask)).splitlines()
     assert where.startswith("  It is right in the cases plain, T < S,")
-    assert where.endswith("and wrong in T > S, one key, long, T > S, endless, T > S.")
+    many = "T > S, one key, long with T > S, endless with T > S, endless for one key."
+    assert where.endswith(f"and wrong in {many}")
 
 
 def test_scores_are_told_by_what_they_are_divided():

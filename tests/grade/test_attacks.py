@@ -348,6 +348,14 @@ def test_code_that_deserves_a_look_is_mentioned(graded):
     assert mentions == ["cell 1, line 1: gc", "cell 1, line 8: ops"]
 
 
+def test_the_mode_of_a_model_is_nothing_to_look_at(graded):
+    source = "def mode(model):\n    return model.eval()\n\n\n" + MERGE + RIGHT
+    assert graded(source)["mentions"] == []
+    other = source + "\nimport builtins as b\n\nx = eval('1') + b.eval('1')\n"
+    first, second = graded(other)["mentions"]
+    assert first.endswith(": builtins") and second.endswith(": eval")
+
+
 def test_results_are_plain_data(graded):
     with warnings.catch_warnings():
         result = graded(MERGE)

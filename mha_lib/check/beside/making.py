@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from types import FunctionType
 
+import torch
 from torch import nn
 
 from .find import OUT_IN, candidates_of, in_words, slot_of
@@ -61,6 +62,8 @@ def sizes(submission: object, num_heads: int | None = None) -> tuple[int, int] |
     """
     if not isinstance(submission, nn.Module):
         return None
+    if isinstance(submission, torch.jit.ScriptModule):
+        raise Advice("scripted")
     H = num_heads
     if H is None:
         owners = [vars(module) for module in submission.modules()]

@@ -24,6 +24,8 @@ ADVICE = {  # what to do, by the code of the error
     "unknown-heads": "the number of heads must be known; your module shows {found} in "
     "an attribute like num_heads. Pass num_heads=… or the class instead of the module",
     "wrong-heads": "the number of heads must be from 1 to {E}, the width; got {H}",
+    "scripted": "what torch.jit.script returns cannot be given other weights. Pass the "
+    "module that it was made of",
     "lazy": "call your module once before it is checked: it has lazy layers",
     "layers-not-found": "the weights of q, k, v and the output must be found by name "
     "(q_proj, k_proj, v_proj, out_proj, or a fused qkv); found {found}. Say which is "

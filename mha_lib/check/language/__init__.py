@@ -27,7 +27,7 @@ from mha_lib.check.language import (
 from mha_lib.check.own import built_in, made
 from mha_lib.check.tasks import Task
 
-__all__ = ["LANGUAGE", "TOLERANCES", "VERSIONS"]
+__all__ = ["FAIL", "LANGUAGE", "TOLERANCES", "VERSIONS"]
 
 SAID = {
     "next_token_loss": (
@@ -86,6 +86,7 @@ SAID = {
 MISTAKES = {name: room.MISTAKES for name, (room, *_) in SAID.items() if room != block}
 MISTAKES["block"] = block_mistakes.MISTAKES
 TOLERANCES = {"generate": generate.TOLERANCE}
+FAIL = {"generate": generate.FAIL}
 VERSIONS: dict[str, dict[str, object]] = {
     name: {"the reference": right, **{k: x for k, (x, _) in MISTAKES[name].items()}}
     for name, (_, right, _, _) in SAID.items()

@@ -132,7 +132,7 @@ def call(Block, x, mask, H, own, seed, asked):
             heads.append(float(wanted))
             block = Block(6 * wanted, wanted)
             block.attention.register_forward_hook(look)
-            block(x[..., :1].expand(-1, -1, 6 * wanted), mask)
+            block(x[..., :1].repeat(1, 1, 6 * wanted), mask)
         return torch.tensor(heads)
     if asked != "gradients":
         return block(x, mask)

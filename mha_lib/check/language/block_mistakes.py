@@ -115,6 +115,22 @@ def _query_alone(self, x, mask):
     return x + self.mlp(self.norm2(x))
 
 
+def _of_normed(self, x, mask):
+    x = x + self.attend(self.norm1(x), mask)
+    return x + self.mlp(self.norm2(self.norm1(x)))
+
+
+def _of_first_copy(self, x, mask):
+    h = self.norm1(x)
+    return x + self.attend(h, mask) + self.mlp(self.norm2(h))
+
+
+class _OneNorm(Block):
+    def __init__(self, embed_dim, num_heads):
+        super().__init__(embed_dim, num_heads)
+        self.norm2 = self.norm1
+
+
 def _value_raw(self, x, mask):
     h = self.norm1(x)
     x = x + self.attention(h, h, x, mask)[0]
@@ -237,6 +253,20 @@ MISTAKES = {
     "norm2-twice": (
         _norms("norm2", "norm2"),
         "norm2 is used for both parts: the attention has norm1.",
+    ),
+    "norm2-of-norm1": (
+        _forward(_of_normed),
+        "The mlp reads norm2(norm1(x)); it has to read norm2(x).",
+    ),
+    "norm2-of-first-copy": (
+        _forward(_of_first_copy),
+        "norm2 is taken of norm1(x), the copy that the attention reads; it has to be "
+        "taken of the x to which the attention was added.",
+    ),
+    "one-norm-for-both": (
+        _OneNorm,
+        "norm1 and norm2 are one and the same norm, with the same numbers; each is a "
+        "LayerNorm of its own.",
     ),
     "query-alone-normed": (
         _forward(_query_alone),

@@ -6,11 +6,12 @@ six deviations.
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
-__all__ = ["MISTAKES", "TOLERANCE", "call", "draw", "generate"]
+__all__ = ["FAIL", "MISTAKES", "TOLERANCE", "call", "draw", "generate"]
 
 TOLERANCE = 0.05  # of the roots of two shares in 8,192 draws: 6 · √(2 · ¼ / 8192)
 
@@ -246,6 +247,23 @@ def _one_more(logits, top_k):
     return _kept(logits, None if top_k is None else top_k + 1)
 
 
+def _one_less(logits, top_k):
+    if top_k is None:
+        return logits
+    edge = logits.topk(top_k).values[:, -1:]
+    return logits.masked_fill(logits <= edge, float("-inf"))
+
+
+def _raw(logits, temperature, top_k):
+    return _kept(logits / temperature, top_k)
+
+
+def _prompt_alone(model, tokens, new, context, *options, **more):
+    one = partial(_written, model, tokens, 1, context, *options, **more)
+    drawn = [one()[:, -1:] for _ in range(new)]
+    return torch.cat([tokens, *drawn], dim=1)
+
+
 def _above_out(logits, top_k):
     if top_k is None:
         return logits
@@ -258,6 +276,11 @@ MISTAKES = {
         _sampled(_without_softmax),
         "The draws are made with the logits themselves as weights: a softmax turns "
         "them into probabilities first.",
+    ),
+    "logits-drawn": (
+        _sampled(_raw),
+        "The logits themselves go to torch.multinomial, which takes no number below 0: "
+        "a softmax turns them into probabilities first.",
     ),
     "draw-softmax-twice": (
         _sampled(_twice),
@@ -314,6 +337,11 @@ MISTAKES = {
         _sampled(lambda x, t, k: (_one_more(x, k) / t).softmax(-1)),
         "top-k keeps one token too many: the limit is the k-th largest logit.",
     ),
+    "top-k-one-less": (
+        _sampled(lambda x, t, k: (_one_less(x, k) / t).softmax(-1)),
+        "top-k removes the k-th likeliest token, too (with k = 1 every one): is there "
+        "a `<=` where `<` is meant?",
+    ),
     "argmax-always": (
         _with(draw=lambda x, t, k: x.argmax(-1, keepdim=True)),
         "The likeliest token is always taken; it has to be drawn, with "
@@ -360,6 +388,11 @@ MISTAKES = {
         _with(cut=lambda tokens, context: tokens[:, -1:]),
         "The model reads the last token alone; it has to read the text before it, too.",
     ),
+    "prompt-alone-read": (
+        _prompt_alone,
+        "Each new token is drawn after the prompt alone; the model has to read what "
+        "was written before, too: put it behind the text inside the loop.",
+    ),
     "prompt-lost": (
         _with(prompt_lost=True),
         "The prompt is not returned: the new tokens have to stand behind it.",
@@ -391,3 +424,5 @@ MISTAKES = {
         "torch.no_grad is missing.",
     ),
 }
+FAIL = {"logits-drawn", "top-k-one-less"}
+"""Mistakes that torch refuses in some cases."""

@@ -123,6 +123,20 @@ def _padded(logits, tokens, padding=0):
     return -_gathered(logits.log_softmax(-1), tokens[:, 1:], None).mean()
 
 
+def _read(logits, tokens, padding=0):
+    return -_gathered(
+        logits.log_softmax(-1)[tokens[:, :-1] != padding],
+        tokens[:, 1:][tokens[:, :-1] != padding],
+        None,
+    ).mean()
+
+
+def _up_to_padding(logits, tokens, padding=0):
+    targets = tokens[:, 1:]
+    counts = (targets != padding).long().cumprod(1).bool()
+    return -_gathered(logits.log_softmax(-1), targets, None)[counts].mean()
+
+
 def _always_0(logits, tokens, padding=0):
     return next_token_loss(logits, tokens, 0)
 
@@ -178,6 +192,16 @@ MISTAKES = {
     "padding-counted": (
         _padded,
         "Padding is predicted, too: its places do not count.",
+    ),
+    "padding-of-what-was-read": (
+        _read,
+        "A place is left out where the token that was read, tokens[:, t], is padding; "
+        "it has to be left out where the one to predict is, tokens[:, t + 1].",
+    ),
+    "loss-up-to-padding": (
+        _up_to_padding,
+        "Behind the first padding of a row nothing counts any more; each token that is "
+        "not padding counts, wherever it stands.",
     ),
     "padding-always-0": (
         _always_0,

@@ -61,7 +61,11 @@ def attention(draw: Draw) -> list[Probe]:
         }
         if mask is not None:
             inputs["mask"] = draw.masks(s)[mask][:, None]
-            inputs["k"][..., _seen(mask), :] = 0.0  # an allowed score that is exactly 0
+            key = inputs["k"][..., _seen(mask), :]  # its score, allowed, is exactly 0
+            key[:] = 0.0
+            if mask == "holes":  # of a key that is none
+                key[..., :2] = torch.tensor([1.0, -1.0])
+                inputs["q"][..., 1] = inputs["q"][..., 0]
         return probe(name, s, inputs, **options)
 
     def low():
@@ -118,8 +122,12 @@ def mha(draw: Draw, sequence_first: bool = False) -> list[Probe]:
         weights = draw.weights(E)
         if mask is not None:
             inputs["mask"] = draw.masks(s)[mask]
-            inputs["key"][:, _seen(mask)] = 0.0  # an allowed score that is exactly 0
+            key = inputs["key"][:, _seen(mask)]  # its score, allowed, is exactly 0
+            key[:] = 0.0
             weights["b_k"][:] = 0.0
+            if mask == "holes":  # of a key that is none
+                key[:, 0] = 1.0
+                weights["b_k"] -= weights["W_k"][:, 0]
         return probe(name, s, inputs, weights, **options)
 
     def reveal(name, **options):

@@ -1,6 +1,6 @@
 """The probes of the parts: heads cut and merged, masks made and joined."""
 
-from mha_lib.check.tasks.draw import ENDLESS, LONG, MANY, Draw, Probe, probe
+from mha_lib.check.tasks.draw import BEYOND, ENDLESS, LONG, MANY, Draw, Probe, probe
 
 __all__ = ["causal_mask", "combine_masks", "heads", "padding_mask"]
 
@@ -27,6 +27,7 @@ def heads(draw: Draw, merge: bool) -> list[Probe]:
         one("one token", draw.sizes(T=1)),
         one("one sequence", draw.sizes(B=1)),
         one("D = 1", draw.sizes(D=1)),
+        one("one feature", draw.sizes(H=1, D=1)),
         one("many sequences", draw.sizes(B=MANY)),
         one("64 features", draw.wide()),
         one("long", draw.sizes(T=LONG, H=range(9, 14))),
@@ -45,16 +46,19 @@ def causal_mask(draw: Draw) -> list[Probe]:
         larger = "TS".replace(smaller, "")
         return sizes | dict(zip((smaller, larger), sorted(sizes[x] for x in "TS")))
 
+    few = ordered("T")
     return [
         one("plain", draw.sizes("TS"), repeat=True),
-        one("T < S", ordered("T")),
-        one("T > S", ordered("S")),
+        one("T < S", few),
+        one("T > S", few | {"T": few["S"], "S": few["T"]}),  # as many places
         one("one query", draw.sizes(T=1)),
         one("one key", draw.sizes(S=1)),
         one("long", ordered("T", T=LONG, S=LONG)),
-        one("long, T > S", ordered("S", T=LONG, S=LONG)),
+        one("long with T > S", ordered("S", T=LONG, S=LONG)),
         one("endless", ordered("T", T=range(17, 25), S=ENDLESS)),
-        one("endless, T > S", ordered("S", T=ENDLESS, S=range(17, 25))),
+        one("endless with T > S", ordered("S", T=ENDLESS, S=range(17, 25))),
+        one("endless for one query", draw.sizes(T=1, S=BEYOND)),
+        one("endless for one key", draw.sizes(T=BEYOND, S=1)),
     ]
 
 
@@ -65,8 +69,8 @@ def padding_mask(draw: Draw) -> list[Probe]:
         lengths = draw.lengths(sizes["B"], sizes["S"], **given)
         if name == "empty":
             lengths[draw.pick(range(sizes["B"] - 1))] = 0
-        if name == "long":
-            lengths[0] = sizes["S"] - 1  # more than a byte holds
+        if name in ("long", "endless"):
+            lengths[0] = sizes["S"] - 1  # more than a byte holds, or two
         return probe(name, sizes, {"lengths": lengths, "S": sizes["S"]})
 
     return [
@@ -78,6 +82,7 @@ def padding_mask(draw: Draw) -> list[Probe]:
         one("one key", draw.sizes(S=1), least=0),
         one("many sequences", draw.sizes(B=MANY), full=draw.pick((0, -1))),
         one("long", draw.sizes(S=ENDLESS), full=None),
+        one("endless", draw.sizes(B=1, S=BEYOND)),
     ]
 
 

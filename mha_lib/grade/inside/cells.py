@@ -176,6 +176,10 @@ def mentions(cells: list[str], names: set[str]) -> list[str]:
             continue
         for node in ast.walk(tree):
             match node:
+                case ast.Attribute(value=ast.Name(id=owner), attr="eval") if (
+                    "builtins" not in owner
+                ):
+                    continue  # a model's
                 case ast.Attribute(attr=word) | ast.Name(id=word):
                     words = [word]
                 case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):

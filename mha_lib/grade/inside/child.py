@@ -16,7 +16,17 @@ from .packages import Silent
 REQUEST = 1 << 27  # bytes that a submission and its probes may have
 WORTH_A_LOOK = {
     *("ops", "_C", "ctypes", "gc", "_getframe", "inspect", "import_module", "reload"),
-    *("__import__", "eval", "exec", "pickle", "subprocess", "socket", "os"),
+    *(
+        "__import__",
+        "builtins",
+        "__builtins__",
+        "eval",
+        "exec",
+        "pickle",
+        "subprocess",
+        "socket",
+        "os",
+    ),
 }
 
 

@@ -232,6 +232,18 @@ class NoOutput(Model):
         return torch.einsum("bte,we->btw", self.norm(x), self.word.weight)
 
 
+class OtherNames(Model):
+    """Its blocks lie in a plain list, and are its parts under names of their own."""
+
+    def __init__(self, *sizes):
+        super().__init__(*sizes)
+        blocks = [*self.blocks]
+        del self.blocks
+        self.blocks = blocks
+        for number, block in enumerate(blocks):
+            self.add_module(f"block_{number}", block)
+
+
 class Given(Model):
     """Its mask is made by whoever makes it."""
 
@@ -388,7 +400,7 @@ def by_cumulated(model, tokens, new, context, temperature=1.0, top_k=None):
 RIGHT = {
     "next_token_loss": [plain, flattened, nll, one_hot, in_loops, in_double, filled],
     "block": [Usual, Twice, ByHand, Fused],
-    "language_model": [Model, OtherWay, NoOutput, Given],
+    "language_model": [Model, OtherWay, NoOutput, OtherNames, Given],
     "training_step": [usual, whole_text, by_hand, with_closure],
     "generate": [writes, by_gumbel, by_distribution, by_cumulated],
 }

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from mha_lib.check import LANGUAGE, beside, check, diagnose
-from mha_lib.check.language import TOLERANCES, VERSIONS
+from mha_lib.check.language import FAIL, TOLERANCES, VERSIONS
 from mha_lib.check.own import check_told_apart, own_task
 from tests.check.language.right import RIGHT
 from tests.check.language.wrong import WRONG, changed
@@ -54,7 +54,8 @@ def test_every_right_program_that_is_changed_is_right_before():
 )
 def test_cases_tell_all_versions_apart(task, seed):
     versions, tolerance = VERSIONS[task], TOLERANCES.get(task, 0.0)
-    check_told_apart(LANGUAGE[task], versions, seed, tolerance)
+    fail = FAIL.get(task, ())
+    check_told_apart(LANGUAGE[task], versions, seed, tolerance, fail)
 
 
 def wrongly_called(task, every):
@@ -99,6 +100,17 @@ def test_what_raises_says_where_and_what_is_required(task):
     said = repr(check(fails, task))
     assert 'raise KeyError("not yet")' in said
     assert f"Required: {LANGUAGE[task].signature}" in said
+
+
+def test_what_is_required_is_said_once_where_some_calls_fail():
+    def generate(model, tokens, new, context, temperature=1.0, top_k=None):
+        if top_k == 3:
+            raise KeyError("not yet")
+        return tokens
+
+    report = check(generate)
+    assert report.diagnosis.verdict == "unknown" and report.diagnosis.error
+    assert repr(report).count("Required: ") == 1
 
 
 def test_a_loss_without_an_answer_is_unfinished():

@@ -15,7 +15,9 @@ from tests.check.unseen.wrong_answers import (
     loss_of,
     strings,
 )
-from tests.check.unseen.wrong_fourth import NEVER, Layer, drawn
+from tests.check.unseen.wrong_layers_copied import Layer
+from tests.check.unseen.wrong_models_copied import drawn
+from tests.check.unseen.wrong_parts_copied import NEVER
 
 RIGHT, right = programs()
 RIGHT_ANSWERS, right_answer = programs()

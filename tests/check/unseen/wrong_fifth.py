@@ -5,7 +5,9 @@ import torch.nn.functional as F
 from torch import nn
 
 from tests.check.unseen.usual import Plain, PlainModel, programs
-from tests.check.unseen.wrong_fourth import NEVER, Layer, drawn, stepped
+from tests.check.unseen.wrong_layers_copied import Layer
+from tests.check.unseen.wrong_models_copied import drawn, stepped
+from tests.check.unseen.wrong_parts_copied import NEVER
 
 WRONG, wrong = programs()
 

@@ -445,16 +445,14 @@ class CutsThemselves(nn.Module):
     read=linears("pipes.0.0", "pipes.1.0", "pipes.2.0", "end.1"),
 )
 class Pipes(nn.Module):
-    def __init__(self, embed_dim, num_heads, p=0.1):
+    def __init__(self, embed_dim, num_heads):
         super().__init__()
         shape = num_heads, embed_dim // num_heads
         self.pipes = nn.ModuleList(
             nn.Sequential(nn.Linear(embed_dim, embed_dim), nn.Unflatten(2, shape))
             for _ in range(3)
         )
-        self.end = nn.Sequential(
-            nn.Flatten(2), nn.Linear(embed_dim, embed_dim), nn.Dropout(p)
-        )
+        self.end = nn.Sequential(nn.Flatten(2), nn.Linear(embed_dim, embed_dim))
 
     def forward(self, query, key, value, mask=None):
         q, k, v = (pipe(x) for pipe, x in zip(self.pipes, (query, key, value)))
