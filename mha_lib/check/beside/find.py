@@ -1,5 +1,6 @@
 """Where a module keeps its weights: by mapping, name, shape or what flows in."""
 
+import functools
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -212,6 +213,7 @@ def in_words(candidates: list[str]) -> str:
     return ", ".join(candidates) or "no matrices"
 
 
+@functools.lru_cache(maxsize=4096)
 def role_of(path: str) -> str | None:
     """The part that a name tells: "heads.0.to_q" -> "q"; None if it tells none."""
     for name in reversed(path.split(".")):
