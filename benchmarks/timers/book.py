@@ -27,6 +27,7 @@ GOALS = {  # seconds; but chapters: times empty ones
     "nothing changed": 20,
     "chapters": 4,
     "page": 12,
+    "assignment": 60,
 }
 
 
@@ -106,8 +107,11 @@ def pages(names: list[str]) -> None:
         print(
             f"{path.stem:36}{took[path.stem]:6.1f} s of CPU {clock:6.1f} s", flush=True
         )
-    over = [name for name, used in took.items() if used > GOALS["page"]]
-    print(f"above {GOALS['page']} s of CPU: {', '.join(over) or 'none'}")
+    given = {path.stem for path in book.sources()}
+    for kind, names in (("page", took.keys() - given), ("assignment", given)):
+        over = [name for name in took if name in names and took[name] > GOALS[kind]]
+        listed = ", ".join(over) or "none"
+        print(f"{kind}s above {GOALS[kind]} s of CPU: {listed}")
 
 
 def main() -> None:

@@ -140,7 +140,12 @@ def in_style(model: LanguageModel, style: str) -> LanguageModel:
 def _sizes(path: Path) -> Sizes:
     try:
         content = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+    except OSError as error:
+        raise ValueError(
+            f"{path.parent} must be a folder with a model; "
+            f"{path.name}: {error.strerror}"
+        ) from None
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} must hold the sizes of a model: {error}") from None
     names = [field.name for field in fields(Sizes)]
     if not isinstance(content, dict) or sorted(content) != sorted(names):

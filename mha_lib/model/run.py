@@ -261,6 +261,8 @@ class Run:
         from tqdm import tqdm
 
         plan, every = self.settings.plan, self.settings.every
+        if self.step == plan.steps and self.team.rank == 0:
+            show(f"all {plan.steps} steps are done; for more, give another folder")
         if not self.log:
             if self.team.rank == 0:
                 self._keep()  # before the model: what is there without it is another's

@@ -280,7 +280,7 @@ def test_the_command_trains_writes_and_shows(tmp_path):
     "words, said",
     [
         (("train", "--text", "{0}/nowhere.txt", "--out", "{0}"), "nowhere.txt"),
-        (("sample", "{0}"), "sizes.json"),
+        (("sample", "{0}"), "must be a folder with a model; sizes.json: No such file"),
     ],
 )
 def test_what_is_not_there_is_a_sentence(words, said, tmp_path, capsys):
@@ -295,6 +295,12 @@ def trained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("trained")
     run(folder)
     return folder
+
+
+def test_a_run_that_has_ended_says_so(trained):
+    lines = []
+    Run(SETTINGS, TEXT, trained).go(lines.append)
+    assert lines == ["all 6 steps are done; for more, give another folder"]
 
 
 @pytest.mark.parametrize(

@@ -125,6 +125,34 @@ def test_a_token_more_costs_one_step(scripts, packed, tokenizer):
     assert kept == 8
 
 
+def test_a_token_reads_each_weight_at_most_once(scripts, packed, model, tokenizer):
+    """A frame is 16 ms: that leaves 60 ns and more for a multiplication.
+
+    No clock: `python -m benchmarks.timers.pages` has the time, 0.4 ms.
+    """
+    tokens = tokenizer.encode("The list is a sequence of items. " * 20)[:65]
+    first, last = scripts.evaluate(
+        """async ([text, tokens]) => {
+            const { unpackModel } = await import("/packed_model.js");
+            const { makeRunner } = await import("/model_run.js");
+            const { sizes, tensors } = (window.unpackedModel ??= unpackModel(text));
+            let count = 0;
+            const get = (rows, key) => { count++; return rows[key]; };
+            const watched = Object.fromEntries(Object.entries(tensors).map(
+                ([name, rows]) => [name, new Proxy(rows, { get })]));
+            const runner = makeRunner({ sizes, tensors: watched });
+            return [1, 64, 65].map(length => {
+                count = 0;
+                runner.read(tokens.slice(0, length));
+                return count;
+            }).filter((_, i) => i !== 1);
+        }""",
+        [packed, tokens],
+    )
+    weights = sum(x.numel() for x in model.parameters())
+    assert first == last and weights / 2 < last <= weights < 250_000
+
+
 def test_more_than_the_context_is_refused(scripts, packed):
     with pytest.raises(Exception, match="at most 128 tokens; got 129"):
         scripts.evaluate(READ, [packed, [7] * 129, []])

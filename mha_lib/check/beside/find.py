@@ -213,7 +213,7 @@ def in_words(candidates: list[str]) -> str:
     return ", ".join(candidates) or "no matrices"
 
 
-@functools.lru_cache(maxsize=1024)
+@functools.lru_cache(maxsize=4096)
 def role_of(path: str) -> str | None:
     """The part that a name tells: "heads.0.to_q" -> "q"; None if it tells none."""
     for name in reversed(path.split(".")):
