@@ -246,11 +246,10 @@ function parted(ui) {
 const lastStep = (ui) => Math.max(ui.get("steps").length, ui.get("beside").length) - 1;
 
 /** A number that goes astray, from the start; every wrong way from where ours starts. */
-function waysToTry(ui) {
+function waysToTry(ui, wrongWays) {
   const sizes = sizesOf(ui);
   const last = (steps) => run(steps, sizes).at(-1);
-  const wrong = ui.get("recipes").filter(([, steps]) =>
-    steps[0] === ui.get("steps")[0] && "✗!".includes(judge(last(steps), sizes).mark));
+  const wrong = wrongWays.filter(([, steps]) => steps[0] === ui.get("steps")[0]);
   const [, shown] = wrong.find(([, steps]) => `${steps}` === `${ui.get("beside")}`) ?? [];
   const value = shown && last(shown).value;
   const astray = value && places(value, sizes).filter(({ claim, element }) => claim !== null && claim !== element);
@@ -394,9 +393,16 @@ export default widget("Head layout", (ui) => {
 
   // What to try: a number that the wrong way misplaces, and the other wrong ways.
   let [tries, asked] = [{}, ""];
+  let [wrong, judged] = [[], ""]; // no choice of a way changes which are wrong
   ui.follow(() => {
-    const state = JSON.stringify(["recipes", "steps", "beside"].map(ui.get).concat(sizesOf(ui)));
-    if (state !== asked) [tries, asked] = [waysToTry(ui), state];
+    const sizes = sizesOf(ui);
+    const given = JSON.stringify([ui.get("recipes"), sizes]);
+    const state = JSON.stringify([ui.get("steps"), ui.get("beside")]);
+    if (given !== judged) {
+      wrong = ui.get("recipes").filter(([, steps]) => "✗!".includes(judge(run(steps, sizes).at(-1), sizes).mark));
+    }
+    if (given !== judged || state !== asked) tries = waysToTry(ui, wrong);
+    [judged, asked] = [given, state];
   });
 
   // One step further, or back; after the last, from the start.
