@@ -84,8 +84,6 @@ export default widget("Model lab", (ui) => {
   /** Do something with the model, once it is there. */
   const withModel = (action) => (lab ? action() : load().then(() => lab && action()));
 
-  ui.root.addEventListener("pointerenter", () => lab || load(), { once: true }); // who comes near will ask
-
   let now = ui.get("first"); // what is shown
   let waiting = false; // what is shown is of another state
   let known = null; // the traits of which `now` is the view, whether computed or not
