@@ -104,17 +104,20 @@ def timed(page: Page, browser: Browser) -> dict[str, float]:
 
 
 def work_of_each(events: list[dict]) -> list[float]:
-    """Milliseconds of the main thread between one mark and the next."""
+    """Milliseconds of the main thread between one mark and the next.
+
+    By the thread's own clock, which stands while other programs have the processor.
+    """
     marks = [x for x in events if x["name"] == "act" and x["ph"] in "RI"]
     thread = marks[0]["pid"], marks[0]["tid"]
     tasks = [
-        (x["ts"], x["dur"])
+        (x["ts"], x["tts"], x["tdur"])
         for x in events
-        if x["name"] in WORK and (x["pid"], x["tid"]) == thread and "dur" in x
+        if x["name"] in WORK and (x["pid"], x["tid"]) == thread and "tdur" in x
     ]
     starts = sorted(x["ts"] for x in marks)
     return [
-        union([(a, a + n) for a, n in tasks if start <= a < end]) / 1000
+        union([(a, a + n) for at, a, n in tasks if start <= at < end]) / 1000
         for start, end in zip(starts, [*starts[1:], float("inf")])
     ]
 

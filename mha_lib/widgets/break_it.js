@@ -229,8 +229,9 @@ export default widget("Break it", (ui) => {
     const found = patient();
     question.hidden = another.hidden = leave.hidden = !found;
     show.hidden = !sought();
-    ui.question(titleOf(programs, secret()));
-    ui.lead(sought() && !now().first ? "Map, output and loss are right. Switch on three inputs, or press the line you suspect."
+    ui.question(guessed() ? "What was its mistake?" : titleOf(programs, secret()));
+    ui.lead(guessed() ? "" // the code has come, and the line below it says all
+      : sought() && !now().first ? "Map, output and loss are right. Switch on three inputs, or press the line you suspect."
       : sought() ? "No error, no wrong shape. Look at maps and loss, then press the line you suspect."
       : secret() ? "Its code is hidden. Compare its map with the right one, and choose what is wrong."
         : now().first ? "No error, no wrong shape. The first ✗ is the wrong line; the right one stands below."

@@ -258,7 +258,6 @@ export default widget("Einsum steps", (ui) => {
       say(item.lastChild, written(i, first + n));
       item.dataset.state = state(first + n, j);
       item.setAttribute("aria-current", first + n === j ? "step" : "false");
-      if (first + n === j) terms.scrollLeft = item.offsetLeft - terms.clientWidth / 2;
     });
     const factors = names().map((name, o) => indexed(name, now.inputs[o], now.summed)).join(" · ");
     const sum = now.summed.length ? `Σ over ${joined(now.summed)} of ` : "";
@@ -323,6 +322,11 @@ export default widget("Einsum steps", (ui) => {
     }
     after.forEach((follower) => follower());
     if (now) live.forEach((follower) => follower());
+  });
+
+  ui.draw(() => { // last: to ask for a place is to lay the page out
+    const item = terms.querySelector('[aria-current="step"]');
+    if (item) terms.scrollLeft = item.offsetLeft - terms.clientWidth / 2;
   });
 
   const nothing = { caption: "", columns: [], rows: [] };

@@ -100,7 +100,8 @@ function strip(value, all, sizes) {
 function tables(value, all, sizes) {
   const [x] = value.parts;
   const [rows, columns] = [x.names.at(-2), x.names.at(-1)];
-  const head = (letters, axis, i) => `${axisName(letters, axis).toLowerCase()}=${i}`;
+  const head = (letters, axis, i) =>
+    [axisName(letters, axis).toLowerCase(), h("span", { class: "mha-full" }, "="), `${i}`];
   const rank = x.shape.length;
   const keys = [...new Set(all.map(({ table }) => table))];
   const drawn = keys.map((key) => {
@@ -109,7 +110,7 @@ function tables(value, all, sizes) {
     const rowHead = ([first]) => {
       if (rank < 2) return "";
       const token = isAxis(rows, "T") && first.claim !== null ? ` ${tokenOf(origin(first.claim, sizes))}` : "";
-      return [head(rows, rank - 2, first.index.at(-2)), h("span", { class: "mha-token" }, token)];
+      return [...head(rows, rank - 2, first.index.at(-2)), h("span", { class: "mha-token" }, token)];
     };
     const axes = leading(mine[0], value, 2, sizes);
     const place = caption(axes) || "the whole tensor";
@@ -245,11 +246,10 @@ function parted(ui) {
 const lastStep = (ui) => Math.max(ui.get("steps").length, ui.get("beside").length) - 1;
 
 /** A number that goes astray, from the start; every wrong way from where ours starts. */
-function waysToTry(ui) {
+function waysToTry(ui, wrongWays) {
   const sizes = sizesOf(ui);
   const last = (steps) => run(steps, sizes).at(-1);
-  const wrong = ui.get("recipes").filter(([, steps]) =>
-    steps[0] === ui.get("steps")[0] && "✗!".includes(judge(last(steps), sizes).mark));
+  const wrong = wrongWays.filter(([, steps]) => steps[0] === ui.get("steps")[0]);
   const [, shown] = wrong.find(([, steps]) => `${steps}` === `${ui.get("beside")}`) ?? [];
   const value = shown && last(shown).value;
   const astray = value && places(value, sizes).filter(({ claim, element }) => claim !== null && claim !== element);
@@ -264,17 +264,17 @@ function waysToTry(ui) {
 
 /** Where two ways are right: a number that stands elsewhere in each, and one that does not. */
 function ordersToTry(ui) {
-  const { steps, beside, batch, tokens, num_heads, head_dim } = ui.first;
+  const { steps, batch, tokens, num_heads, head_dim } = ui.first;
   const sizes = sizesOf({ get: (trait) => ui.first[trait] });
-  const two = ui.get("recipes").slice(0, 2);
-  const orders = two.map(([, way_]) => places(run(way_, sizes).at(-1).value, sizes).map(({ element }) => element));
-  if (two.length < 2 || !two.some(([, way_]) => `${way_}` === `${steps}`)) return {};
+  const two = ui.get("recipes").slice(0, 2).map(([, way_]) => way_);
+  const orders = two.map((way_) => places(run(way_, sizes).at(-1).value, sizes).map(({ element }) => element));
+  if (two.length < 2 || !two.some((way_) => `${way_}` === `${steps}`)) return {};
   const cells = batch * tokens * num_heads * head_dim;
   const ofLast = range(cells).slice(cells - cells / batch); // the numbers of the last sequence
   const stays = (element) => orders[0].indexOf(element) === orders[1].indexOf(element);
   const followed = [ofLast.find((x) => !stays(x)), ofLast.find(stays)].filter((x) => x !== undefined);
-  return Object.fromEntries(followed.flatMap((element) => two.map(([name, way_]) => [`${labelOf(element, sizes)}, ${name}`,
-    { state: { steps: way_, beside, batch, tokens, num_heads, head_dim, element, at: -1 } }])));
+  return Object.fromEntries(followed.map((element) => [`${labelOf(element, sizes)} in both orders`,
+    { state: { steps: two[0], beside: two[1], batch, tokens, num_heads, head_dim, element, at: -1 } }]));
 }
 
 /** Both lists of steps as the rows of one table. */
@@ -393,9 +393,16 @@ export default widget("Head layout", (ui) => {
 
   // What to try: a number that the wrong way misplaces, and the other wrong ways.
   let [tries, asked] = [{}, ""];
+  let [wrong, judged] = [[], ""]; // no choice of a way changes which are wrong
   ui.follow(() => {
-    const state = JSON.stringify(["recipes", "steps", "beside"].map(ui.get).concat(sizesOf(ui)));
-    if (state !== asked) [tries, asked] = [waysToTry(ui), state];
+    const sizes = sizesOf(ui);
+    const given = JSON.stringify([ui.get("recipes"), sizes]);
+    const state = JSON.stringify([ui.get("steps"), ui.get("beside")]);
+    if (given !== judged) {
+      wrong = ui.get("recipes").filter(([, steps]) => "✗!".includes(judge(run(steps, sizes).at(-1), sizes).mark));
+    }
+    if (given !== judged || state !== asked) tries = waysToTry(ui, wrong);
+    [judged, asked] = [given, state];
   });
 
   // One step further, or back; after the last, from the start.

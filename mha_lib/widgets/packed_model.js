@@ -6,7 +6,8 @@ const SCALE = ".scale";
 /** base64 of a safetensors file → {sizes, tokens, merges, pieces, tensors by name}. */
 export function unpackModel(text) {
   const letters = atob(text);
-  const bytes = Uint8Array.from(letters, (letter) => letter.charCodeAt(0));
+  const bytes = new Uint8Array(letters.length);
+  for (let i = 0; i < bytes.length; i++) bytes[i] = letters.charCodeAt(i);
   const length = Number(new DataView(bytes.buffer).getBigUint64(0, true));
   const head = JSON.parse(new TextDecoder().decode(bytes.subarray(8, 8 + length)));
   const { __metadata__: { words }, ...entries } = head;
@@ -28,7 +29,9 @@ export function unpackModel(text) {
 function scaled(small, scales) {
   const columns = small.length / scales.length;
   const found = new Float32Array(small.length);
-  for (let i = 0; i < small.length; i++) found[i] = small[i] * scales[Math.floor(i / columns)];
+  scales.forEach((scale, row) => {
+    for (let i = row * columns; i < (row + 1) * columns; i++) found[i] = small[i] * scale;
+  });
   return found;
 }
 

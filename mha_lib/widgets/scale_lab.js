@@ -272,17 +272,17 @@ function panel(ui, frame, tall, content) {
       drawn = state;
       put(picture, { width });
       const gap = Math.min(2, pitch / 5);
-      drawing.replaceChildren(
+      renew(drawing, [
         ...[low, (low + high) / 2, high].flatMap((tick) => [
-          svg("line", { class: "mha-axis", x1: LEFT, x2: width - RIGHT, y1: y(tick), y2: y(tick) }),
-          svg("text", { x: LEFT - 5, y: y(tick), dy: "0.35em", "text-anchor": "end" }, plain(tick)),
+          ["line", { class: "mha-axis", x1: LEFT, x2: width - RIGHT, y1: y(tick), y2: y(tick) }],
+          ["text", { x: LEFT - 5, y: y(tick), dy: "0.35em", "text-anchor": "end" }, plain(tick)],
         ]),
-        ...values.map((value, s) => svg("rect", {
+        ["text", { x: LEFT - 5, y: height - 4, dy: 0, "text-anchor": "end" }, "key"],
+        ...values.map((value, s) => ["rect", {
           class: "mha-bar", x: x(s) + gap, width: pitch - 2 * gap,
           y: Math.min(y(0), y(value)), height: Math.max(1, Math.abs(y(value) - y(0))),
-        })),
-        svg("text", { x: LEFT - 5, y: height - 4, "text-anchor": "end" }, "key"),
-      );
+        }]),
+      ]);
     }
     const first = (s) => (s === key ? Infinity : Math.abs(values[s]));
     const order = range(values.length).sort((a, b) => first(b) - first(a));
@@ -291,11 +291,27 @@ function panel(ui, frame, tall, content) {
     const most = pitch < 16 ? 7 : values.length; // narrow bars drown in numbers
     const every = Math.ceil(16 / pitch);
     const places = [key, ...range(values.length).filter((s) => s % every === 0)].map((s) => label(s, height - 4, `${s}`));
-    labels.replaceChildren(...[...fitting(order.slice(0, most).map(number).filter(({ text: said, class: lit }) => lit || said !== "0")), ...fitting(places)]
-      .map(({ text: said, ...place }) => svg("text", place, said)));
+    const numbers_ = fitting(order.slice(0, most).map(number).filter(({ text: said, class: lit }) => lit || said !== "0"));
+    renew(labels, [...numbers_, ...fitting(places)].map(({ text: said, ...place }) => ["text", place, said]));
     put(band, { x: x(key), width: pitch });
   });
   return picture;
+}
+
+/** Let a group hold what `wanted` lists, [tag, attributes, text], in the elements that it has. */
+function renew(group, wanted) {
+  wanted.forEach(([tag, attributes, text = ""], i) => {
+    let one = group.children[i];
+    if (one?.tagName !== tag) {
+      const made = svg(tag);
+      if (one) one.replaceWith(made);
+      else group.append(made);
+      one = made;
+    }
+    put(one, attributes);
+    say(one, text);
+  });
+  while (group.children.length > wanted.length) group.lastChild.remove();
 }
 
 /** Of all labels those that cover none before them. */

@@ -40,6 +40,13 @@ READER = {  # who opens a page, if a test says nothing else
     "reduced_motion": "no-preference",
 }
 OTHER = {"light": "dark", "dark": "light"}
+# The book's column at 1280 and at 390 pixels, beside the two margins of 8 of a page.
+DESK, PHONE = {"width": 704, "height": 800}, {"width": 374, "height": 844}
+ORDERS = {  # of the rows in chapter 8: both are right
+    "head-major": ["x", "split(D, 2)", "cat(0)"],
+    "batch-major": ["x", "view(B, T, H, D)", "transpose(1, 2)", "reshape(B*H, T, D)"],
+}
+MOST = {"desk": (DESK, 600), "phone": (PHONE, 900)}  # pixels, how high a widget may be
 
 
 def pytest_collection_modifyitems(config, items):

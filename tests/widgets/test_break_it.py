@@ -16,10 +16,8 @@ from mha_lib.check.catalogue import MISTAKES
 from mha_lib.widgets import BreakIt
 from mha_lib.widgets.break_it import LENGTHS, NAMES, SIZES, WORDS, _run, read_losses
 from mha_lib.widgets.break_it_catalogue import HOSTED, LEFT_OUT
-from tests.widgets.conftest import assert_says, number
+from tests.widgets.conftest import DESK, MOST, PHONE, assert_says, number
 
-# The column of the book at 1280 and at 390 pixels, beside two margins of 8.
-DESK, PHONE = {"width": 704, "height": 900}, {"width": 374, "height": 900}
 PUZZLES = {  # each with the line that is wrong
     "too good": "mask",
     "as good": "scores",
@@ -526,7 +524,7 @@ def link(opened) -> dict:
 # --- for everybody -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("viewport", "most"), [(DESK, 600), (PHONE, 900)], ids=str)
+@pytest.mark.parametrize(("viewport", "most"), MOST.values(), ids=MOST)
 def test_fits_one_screen_in_every_state_of_the_lesson(live, viewport, most):
     opened = live(BreakIt(), viewport=viewport)
     heights = {"": opened.root_element.evaluate("x => x.offsetHeight")}
@@ -537,10 +535,23 @@ def test_fits_one_screen_in_every_state_of_the_lesson(live, viewport, most):
         if name in PUZZLES:
             opened.button("show me").click()
             heights[name, 1] = opened.root_element.evaluate("x => x.offsetHeight")
-    opened.root_element.locator(".mha-answer").first.click()
-    heights["guessed"] = opened.root_element.evaluate("x => x.offsetHeight")
     assert max(heights.values()) <= most, heights
     assert opened.width() <= viewport["width"]
+
+
+@pytest.mark.parametrize("date", ["2026-11-20", "2026-11-25", "2026-10-30"])
+@pytest.mark.parametrize(("viewport", "most"), MOST.values(), ids=MOST)
+def test_what_a_guess_uncovers_fits_too(live, scripts, viewport, most, date):
+    """Of days with the longest programs and answers."""
+    widget = BreakIt()
+    (patient,) = patients(scripts, [date])
+    widget.patient, widget.opened = date, patient["at"]
+    opened = live(widget, viewport=viewport)
+    for i in range(4):
+        opened.root_element.locator(".mha-answer").nth(i).click()
+        assert opened.text(".mha-said").startswith(("✗ Not", "✓ Found"))
+        assert opened.root_element.evaluate("x => x.offsetHeight") <= most
+        opened.button("undo").click()
 
 
 def test_fits_a_small_phone(live):

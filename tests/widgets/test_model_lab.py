@@ -12,11 +12,10 @@ from mha_lib.model.kept import load_kept
 from mha_lib.model.quantised import FILE, unpack
 from mha_lib.widgets import ModelLab, to_html
 from mha_lib.widgets import page as page_module
-from tests.widgets.conftest import Live, assert_says
+from tests.widgets.conftest import MOST, PHONE, Live, assert_says
 
 TEXT = "print(items[0"
 MAP = "The map as a table"
-DESK, PHONE = {"width": 1280, "height": 720}, {"width": 390, "height": 844}
 
 
 @pytest.fixture(scope="module")
@@ -439,7 +438,7 @@ def test_a_link_holds_the_state(live, model, tokenizer):
     assert_shows(opened, model, tokenizer, "f(x[0")
 
 
-@pytest.mark.parametrize(("viewport", "most"), [(DESK, 600), (PHONE, 900)], ids=str)
+@pytest.mark.parametrize(("viewport", "most"), MOST.values(), ids=MOST)
 def test_fits_one_screen_in_every_state_of_the_lesson(live, viewport, most):
     opened = live(ModelLab(), viewport=viewport)
     heights = {}
@@ -452,7 +451,7 @@ def test_fits_one_screen_in_every_state_of_the_lesson(live, viewport, most):
 
 
 def test_no_column_is_cut_on_a_phone(live):
-    opened = live(ModelLab(), viewport={"width": 374, "height": 844})
+    opened = live(ModelLab(), viewport=PHONE)
     beyond = "x => x.scrollWidth - x.clientWidth"
     for i in range(opened.root_element.locator(".mha-tries button").count()):
         opened.root_element.locator(".mha-tries button").nth(i).click()

@@ -12,6 +12,7 @@ import torch
 from mha_lib import BatchedMHA
 from mha_lib.widgets import (
     AttentionExplorer,
+    BreakIt,
     EinsumSteps,
     HeadLayout,
     MaskPainter,
@@ -20,13 +21,10 @@ from mha_lib.widgets import (
     VersionsSideBySide,
 )
 from mha_lib.widgets.base import HERE
+from tests.widgets.conftest import MOST, ORDERS, PHONE
 
 WORDS = "the cat chased the dog then slept".split()  # noqa: SIM905
 GENERATOR = torch.Generator().manual_seed(0)
-ORDERS = {  # of chapter 8: both are right
-    "head-major": ["x", "split(D, 2)", "cat(0)"],
-    "batch-major": ["x", "view(B, T, H, D)", "transpose(1, 2)", "reshape(B*H, T, D)"],
-}
 LESSONS = {
     "explorer": lambda: AttentionExplorer(
         torch.randn(2, 7, 7, generator=GENERATOR).softmax(dim=-1), WORDS
@@ -49,8 +47,6 @@ LESSONS = {
         right="FusedMHA",
     ),
 }
-DESK, PHONE = {"width": 688 + 60, "height": 800}, {"width": 390, "height": 844}
-MOST = {"desk": (DESK, 600), "phone": (PHONE, 900)}
 EDITED = {
     "layout": "undo",
     "painter": "Undo",
@@ -65,7 +61,7 @@ def state(opened) -> str:
     """All that a reader sees but what is called out in passing."""
     return opened.root_element.evaluate(
         """root => [...root.querySelectorAll('*')]
-            .filter(x => !x.closest('.mha-top + .mha-lead + output'))
+            .filter(x => !x.closest('.mha-top + .mha-lead + output, [hidden]'))
             .map(x => x.tagName === 'CANVAS' ? x.toDataURL() : x.children.length ? ''
                 : `${x.textContent}|${x.value ?? ''}|${x.checked ?? ''}`).join('\\n')"""
     )
@@ -100,6 +96,16 @@ def test_it_fits_one_screen_in_every_state_to_try(live, name, screen):
         found[tries(opened).nth(i).inner_text()] = opened.root_element.evaluate(measure)
     assert len(found) > 2
     assert max(found.values()) <= most, found
+
+
+@pytest.mark.parametrize("name", [*LESSONS, "break it"])
+def test_a_phone_says_what_the_buttons_are_for(live, name):
+    opened = live(BreakIt() if name == "break it" else LESSONS[name](), viewport=PHONE)
+    row = opened.root_element.locator(".mha-tries")
+    caption = row.locator(".mha-caption")
+    assert caption.inner_text() == ("Puzzles:" if name == "break it" else "Try this:")
+    buttons = tries(opened).all()
+    assert len(buttons) > 1 and all(x.is_visible() for x in [caption, *buttons])
 
 
 @pytest.mark.parametrize("name", LESSONS)
