@@ -272,7 +272,6 @@ def test_who_explains_the_masks_goes_before_who_does_not():
     ],
 )
 def test_masks_and_the_rest_are_explained_together(pair):
-    pairs, _ = pairs_of("split_concat")
-    (route,) = (p for p in pairs if names(p) == pair)
+    (route,) = (p for p in routes("split_concat") if names(p) == pair)
     found = conclude("split_concat", *executed("split_concat", route))
     assert (found.verdict, {*found.mistakes}) == ("stacked", {*pair})
