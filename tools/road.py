@@ -29,6 +29,7 @@ from nbformat import NotebookNode
 from tools import book, notebook
 
 MOST_WORDS, MOST_CELLS, MOST_LINES = 2800, 20, 15
+MOST_OF_A_CLASS = 30  # lines, once a page: to be copied as it stands
 MEDIAN_LINES = 3, 6
 LEAST_SHOWN = 7, 10  # of the visible code cells
 MOST_WIDTH = 480  # pixels of a picture: at 10 points its text has 9 on a phone
@@ -55,6 +56,15 @@ class Road:
     early: list[str]  # first lines of cells that assert before they show
     widths: list[int]  # of pictures, in pixels
     exercises: int
+    whole: int = 0  # lines of the longest cell that is a class and nothing else
+
+    @property
+    def others(self) -> list[int]:
+        """Lines of the visible cells, without that one."""
+        without = sorted(self.lines)
+        if self.whole:
+            without.remove(self.whole)
+        return without
 
     @property
     def time(self) -> str:
@@ -69,13 +79,17 @@ class Road:
         """What is too much, or too little, a line each."""
         low, high = MEDIAN_LINES
         share, of = LEAST_SHOWN
-        middle, longest = median(self.lines or [low]), max(self.lines, default=0)
+        middle, longest = median(self.lines or [low]), max(self.others, default=0)
         cells, widest = len(self.lines), max(self.widths, default=0)
         rules = (
             (self.words <= MOST_WORDS, f"{self.words} words: at most {MOST_WORDS}"),
             (cells <= MOST_CELLS, f"{cells} visible cells: at most {MOST_CELLS}"),
             (low <= middle <= high, f"median of {middle} lines: {low} to {high}"),
             (longest <= MOST_LINES, f"a cell of {longest} lines: at most {MOST_LINES}"),
+            (
+                self.whole <= MOST_OF_A_CLASS,
+                f"a class of {self.whole} lines: at most {MOST_OF_A_CLASS}",
+            ),
             (
                 self.shown * of >= share * cells,
                 f"{self.shown} of {cells} cells show something: {share} of {of} should",
@@ -95,6 +109,7 @@ def measure(page: NotebookNode) -> Road:
     prose = "\n\n".join(c.source for c in page.cells if c.cell_type == "markdown")
     cells = [cell for cell in page.cells if cell.cell_type == "code"]
     visible = [cell for cell in cells if not FOLDED & set(notebook.tags(cell))]
+    classes = [cell for cell in visible if is_class(cell.source)]
     return Road(
         words=count_words(SOLUTION.sub("", prose)),
         lines=[len(cell.source.splitlines()) for cell in visible],
@@ -102,6 +117,7 @@ def measure(page: NotebookNode) -> Road:
         early=[c.source.splitlines()[0] for c in visible if asserts_early(c.source)],
         widths=list(picture_widths(cells)),
         exercises=len(EXERCISE.findall(prose)),
+        whole=max((len(c.source.splitlines()) for c in classes), default=0),
     )
 
 
@@ -109,6 +125,12 @@ def count_words(prose: str) -> int:
     for pattern, instead in SYNTAX:
         prose = pattern.sub(instead, prose)
     return len(re.findall(r"\S*\w\S*", prose))
+
+
+def is_class(source: str) -> bool:
+    """Whether a cell is one class and nothing else."""
+    body = ast.parse(TransformerManager().transform_cell(source)).body
+    return len(body) == 1 and isinstance(body[0], ast.ClassDef)
 
 
 def asserts_early(source: str) -> bool:
