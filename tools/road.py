@@ -2,7 +2,7 @@
 
     python -m tools.road                            # a line for each page
     python -m tools.road book/01_attention.ipynb    # and what is too much on it
-    python -m tools.road --write                    # the minutes, into the first cells
+    python -m tools.road --write                    # the minutes, into all pages
 
 Counted is what stands open on the page: not the set-up, folded cells and solutions.
 A word is what stands between blanks, a formula is one. The minutes are
@@ -36,6 +36,8 @@ MOST_WIDTH = 480  # pixels of a picture: at 10 points its text has 9 on a phone
 WORDS_A_MINUTE, MINUTES_A_CELL, MINUTES_AN_EXERCISE = 100, 1, 8
 FOLDED = {"setup", "hide-input", "solution"}
 TIME = re.compile(r"(?<=\*\*Time:\*\* ).+")
+FIRST_LESSON = 5  # chapters
+OF_THE_LESSON = re.compile(r"(?<=Chapters 1 to 5 are the first lesson: )[^.]+")
 SOLUTION = re.compile(r"```\{solution-start\}.*?```\{solution-end\}\n```", re.DOTALL)
 EXERCISE = re.compile(r"\{exercise-start\}")
 SYNTAX = (  # what a reader does not see, or sees as one word
@@ -67,12 +69,20 @@ class Road:
         return without
 
     @property
+    def reading(self) -> int:
+        """Minutes without the exercises."""
+        cells = MINUTES_A_CELL * len(self.lines)
+        return _fives(self.words / WORDS_A_MINUTE + cells)
+
+    @property
+    def practice(self) -> int:
+        """Minutes of the exercises."""
+        return _fives(MINUTES_AN_EXERCISE * self.exercises)
+
+    @property
     def time(self) -> str:
         """The minutes, as the first cell has them."""
-        reading = self.words / WORDS_A_MINUTE + MINUTES_A_CELL * len(self.lines)
-        exercises = MINUTES_AN_EXERCISE * self.exercises
-        more = f", and {_fives(exercises)} for the exercises" if exercises else ""
-        return f"{_fives(reading)} minutes{more}"
+        return _told(self.reading, self.practice)
 
     @property
     def faults(self) -> list[str]:
@@ -98,6 +108,11 @@ class Road:
             *((False, f"asserts before it shows: {line}") for line in self.early),
         )
         return [fault for holds, fault in rules if not holds]
+
+
+def _told(reading: int, practice: int) -> str:
+    more = f", and {practice} for the exercises" if practice else ""
+    return f"{reading} minutes{more}"
 
 
 def _fives(minutes: float) -> int:
@@ -165,6 +180,16 @@ def with_time(page: NotebookNode) -> NotebookNode:
     return page
 
 
+def with_lesson(intro: str, chapters: list[Road]) -> str:
+    """The text of the first page with the minutes of the first lesson."""
+    lesson = chapters[:FIRST_LESSON]
+    reading, practice = (
+        sum(getattr(chapter, kind) for chapter in lesson)
+        for kind in ("reading", "practice")
+    )
+    return OF_THE_LESSON.sub(_told(reading, practice), intro)
+
+
 def table(paths: list[Path]) -> str:
     rows = ["words cells median longest shown minutes  page"]
     for path in paths:
@@ -190,6 +215,10 @@ def main(arguments: list[str] | None = None) -> int:
     if options.write:
         for path in paths:
             notebook.write(with_time(notebook.read(path)), path)
+        if not options.files:
+            chapters = [measure(notebook.read(path)) for path in book.chapters()]
+            intro = book.INTRO.read_text(encoding="utf-8")
+            book.INTRO.write_text(with_lesson(intro, chapters), encoding="utf-8")
     print(table(paths))
     for path in options.files:
         if path.resolve().parent != book.DEEPER:  # whose depth has no measure
