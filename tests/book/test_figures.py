@@ -1,13 +1,14 @@
 """Pictures: pressed they fill the screen; in the dark they are sheets of paper."""
 
 import re
+from pathlib import Path
 
 import pytest
 
 from mha_lib.styles import STYLES
 from tests.book.conftest import DESK, PHONE
 from tests.book.test_pages import soup
-from tools import book
+from tools import book, notebook
 
 PAGE = "book/01_attention"
 FIRST = "article .cell_output img"
@@ -114,6 +115,22 @@ def test_who_follows_the_buttons_alone_stays_on_the_road():
     chapters = [path.stem for path in book.chapters()]
     assert [stem for stem in met if stem in chapters] == chapters
     assert not {path.stem for path in book.deeper()} & {*met}
+
+
+@pytest.mark.parametrize("path", book.deeper(), ids=lambda path: path.stem)
+def test_a_deeper_page_leads_to_the_one_beside_it_and_back(path):
+    (chapter,) = (x for x in book.chapters() if x.stem[:2] == path.stem[:2])
+    beside = [x for x in book.deeper() if x.stem[:2] == path.stem[:2]]
+    place = beside.index(path)
+    page = soup(book.HTML / "book" / "deeper" / f"{path.stem}.html")
+    links = [page.select(f"a.{side}") for side in ("left-prev", "right-next")]
+    leads = [Path(link["href"]).stem for (link,) in links]
+    around = [chapter, *beside, chapter]
+    assert leads == [around[place].stem, around[place + 2].stem]
+    (back,) = page.select("article .back-to-chapter a")
+    assert back["href"] == f"../{chapter.stem}.html"
+    title = notebook.read(chapter).cells[0].source.splitlines()[0]
+    assert back.get_text() == f"Back to {title.removeprefix('# ')}"
 
 
 @pytest.mark.parametrize("page", ["book/intro", "book/05_masks"])
