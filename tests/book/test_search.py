@@ -45,7 +45,9 @@ WANTED = {  # what is typed, and the first place that the results lead to
     # names
     "FusedMHA": "04_one_matrix_for_qkv#the-layer-fusedmha",
     "EinsumMHA": "06_einsum_sequence_first#the-layer-step-by-step",
-    "masked_softmax": "deeper/05_a_query_with_nothing_to_see#the-function",
+    "masked_softmax": (
+        "deeper/05_a_query_with_nothing_to_see#the-function-masked-softmax"
+    ),
     "split_heads": "03_all_heads_at_once#two-steps-view-then-transpose",
     "scaled_dot_product_attention": "01_attention#the-same-as-pytorch-s",
     "key_padding_mask": "07_pytorchs_own#the-mask-that-means-the-opposite",
