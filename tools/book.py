@@ -9,6 +9,7 @@ ROOT = Path(__file__).resolve().parents[1]
 HTML = ROOT / "_build" / "html"
 STUDENT = ROOT / "book" / "assignments" / "student"
 DEEPER = ROOT / "book" / "deeper"
+INTRO = ROOT / "book" / "intro.md"
 PLAY = ROOT / "book" / "play"
 
 

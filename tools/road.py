@@ -2,7 +2,7 @@
 
     python -m tools.road                            # a line for each page
     python -m tools.road book/01_attention.ipynb    # and what is too much on it
-    python -m tools.road --write                    # the minutes, into the first cells
+    python -m tools.road --write                    # the minutes, into all pages
 
 Counted is what stands open on the page: not the set-up, folded cells and solutions.
 A word is what stands between blanks, a formula is one. The minutes are
@@ -29,12 +29,15 @@ from nbformat import NotebookNode
 from tools import book, notebook
 
 MOST_WORDS, MOST_CELLS, MOST_LINES = 2800, 20, 15
+MOST_OF_A_CLASS = 30  # lines, once a page: to be copied as it stands
 MEDIAN_LINES = 3, 6
 LEAST_SHOWN = 7, 10  # of the visible code cells
 MOST_WIDTH = 480  # pixels of a picture: at 10 points its text has 9 on a phone
 WORDS_A_MINUTE, MINUTES_A_CELL, MINUTES_AN_EXERCISE = 100, 1, 8
 FOLDED = {"setup", "hide-input", "solution"}
 TIME = re.compile(r"(?<=\*\*Time:\*\* ).+")
+FIRST_LESSON = 5  # chapters
+OF_THE_LESSON = re.compile(r"(?<=Chapters 1 to 5 are the first lesson: )[^.]+")
 SOLUTION = re.compile(r"```\{solution-start\}.*?```\{solution-end\}\n```", re.DOTALL)
 EXERCISE = re.compile(r"\{exercise-start\}")
 SYNTAX = (  # what a reader does not see, or sees as one word
@@ -55,27 +58,48 @@ class Road:
     early: list[str]  # first lines of cells that assert before they show
     widths: list[int]  # of pictures, in pixels
     exercises: int
+    whole: int = 0  # lines of the longest cell that is a class and nothing else
+
+    @property
+    def others(self) -> list[int]:
+        """Lines of the visible cells, without that one."""
+        without = sorted(self.lines)
+        if self.whole:
+            without.remove(self.whole)
+        return without
+
+    @property
+    def reading(self) -> int:
+        """Minutes without the exercises."""
+        cells = MINUTES_A_CELL * len(self.lines)
+        return _fives(self.words / WORDS_A_MINUTE + cells)
+
+    @property
+    def practice(self) -> int:
+        """Minutes of the exercises."""
+        return _fives(MINUTES_AN_EXERCISE * self.exercises)
 
     @property
     def time(self) -> str:
         """The minutes, as the first cell has them."""
-        reading = self.words / WORDS_A_MINUTE + MINUTES_A_CELL * len(self.lines)
-        exercises = MINUTES_AN_EXERCISE * self.exercises
-        more = f", and {_fives(exercises)} for the exercises" if exercises else ""
-        return f"{_fives(reading)} minutes{more}"
+        return _told(self.reading, self.practice)
 
     @property
     def faults(self) -> list[str]:
         """What is too much, or too little, a line each."""
         low, high = MEDIAN_LINES
         share, of = LEAST_SHOWN
-        middle, longest = median(self.lines or [low]), max(self.lines, default=0)
+        middle, longest = median(self.lines or [low]), max(self.others, default=0)
         cells, widest = len(self.lines), max(self.widths, default=0)
         rules = (
             (self.words <= MOST_WORDS, f"{self.words} words: at most {MOST_WORDS}"),
             (cells <= MOST_CELLS, f"{cells} visible cells: at most {MOST_CELLS}"),
             (low <= middle <= high, f"median of {middle} lines: {low} to {high}"),
             (longest <= MOST_LINES, f"a cell of {longest} lines: at most {MOST_LINES}"),
+            (
+                self.whole <= MOST_OF_A_CLASS,
+                f"a class of {self.whole} lines: at most {MOST_OF_A_CLASS}",
+            ),
             (
                 self.shown * of >= share * cells,
                 f"{self.shown} of {cells} cells show something: {share} of {of} should",
@@ -84,6 +108,11 @@ class Road:
             *((False, f"asserts before it shows: {line}") for line in self.early),
         )
         return [fault for holds, fault in rules if not holds]
+
+
+def _told(reading: int, practice: int) -> str:
+    more = f", and {practice} for the exercises" if practice else ""
+    return f"{reading} minutes{more}"
 
 
 def _fives(minutes: float) -> int:
@@ -95,6 +124,7 @@ def measure(page: NotebookNode) -> Road:
     prose = "\n\n".join(c.source for c in page.cells if c.cell_type == "markdown")
     cells = [cell for cell in page.cells if cell.cell_type == "code"]
     visible = [cell for cell in cells if not FOLDED & set(notebook.tags(cell))]
+    classes = [cell for cell in visible if is_class(cell.source)]
     return Road(
         words=count_words(SOLUTION.sub("", prose)),
         lines=[len(cell.source.splitlines()) for cell in visible],
@@ -102,6 +132,7 @@ def measure(page: NotebookNode) -> Road:
         early=[c.source.splitlines()[0] for c in visible if asserts_early(c.source)],
         widths=list(picture_widths(cells)),
         exercises=len(EXERCISE.findall(prose)),
+        whole=max((len(c.source.splitlines()) for c in classes), default=0),
     )
 
 
@@ -109,6 +140,12 @@ def count_words(prose: str) -> int:
     for pattern, instead in SYNTAX:
         prose = pattern.sub(instead, prose)
     return len(re.findall(r"\S*\w\S*", prose))
+
+
+def is_class(source: str) -> bool:
+    """Whether a cell is one class and nothing else."""
+    body = ast.parse(TransformerManager().transform_cell(source)).body
+    return len(body) == 1 and isinstance(body[0], ast.ClassDef)
 
 
 def asserts_early(source: str) -> bool:
@@ -143,6 +180,16 @@ def with_time(page: NotebookNode) -> NotebookNode:
     return page
 
 
+def with_lesson(intro: str, chapters: list[Road]) -> str:
+    """The text of the first page with the minutes of the first lesson."""
+    lesson = chapters[:FIRST_LESSON]
+    reading, practice = (
+        sum(getattr(chapter, kind) for chapter in lesson)
+        for kind in ("reading", "practice")
+    )
+    return OF_THE_LESSON.sub(_told(reading, practice), intro)
+
+
 def table(paths: list[Path]) -> str:
     rows = ["words cells median longest shown minutes  page"]
     for path in paths:
@@ -168,6 +215,10 @@ def main(arguments: list[str] | None = None) -> int:
     if options.write:
         for path in paths:
             notebook.write(with_time(notebook.read(path)), path)
+        if not options.files:
+            chapters = [measure(notebook.read(path)) for path in book.chapters()]
+            intro = book.INTRO.read_text(encoding="utf-8")
+            book.INTRO.write_text(with_lesson(intro, chapters), encoding="utf-8")
     print(table(paths))
     for path in options.files:
         if path.resolve().parent != book.DEEPER:  # whose depth has no measure

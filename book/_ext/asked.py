@@ -22,12 +22,12 @@ PHRASES = {  # page and anchor, as in an address: what is typed
         "view instead of transpose",
         "tokens are mixed",
     ),
-    "book/05_masks#a-guesser-that-must-not-peek": (
+    "book/deeper/05_a_guesser_that_must_not_peek#": (
         "model sees the future",
         "looks ahead",
         "cheats",
     ),
-    "book/05_masks#a-query-with-nothing-to-see": (
+    "book/deeper/05_a_query_with_nothing_to_see#": (
         "weights are nan",
         "output is nan",
         "loss is nan",

@@ -159,6 +159,9 @@ def say_what_comes(html: str, page: Path, promises: dict[Path, str]) -> str:
     return BESIDE.sub(told, html)
 
 
+BACK = '<p class="back-to-chapter"><a href="{link}">Back to {title}</a></p>'
+
+
 def lead_past_deeper(
     app: Sphinx,
     page: str,
@@ -166,17 +169,28 @@ def lead_past_deeper(
     context: dict,
     doctree: nodes.document,
 ) -> None:
-    """From a chapter the buttons lead to chapters, past the deeper pages."""
+    """From a chapter the buttons lead to chapters, past the deeper pages.
+
+    From a deeper page they lead to those beside it, and back to its chapter.
+    """
+
+    def link_to(to: str) -> dict[str, str]:
+        title = app.builder.render_partial(app.env.titles[to])["title"]
+        return {"link": app.builder.get_relative_uri(page, to), "title": title}
+
+    relations = app.builder.relations
     if page.startswith(DEEPER):
+        chapter, _, to = relations[page]
+        beside = to and relations[to][0] == chapter
+        context["next"] = link_to(to if beside else chapter)
+        context["body"] += BACK.format(**link_to(chapter))
         return
     for side, name in ((1, "prev"), (2, "next")):
-        to = app.builder.relations.get(page, [None] * 3)[side]
+        to = relations.get(page, [None] * 3)[side]
         while to and to.startswith(DEEPER):
-            to = app.builder.relations[to][side]
+            to = relations[to][side]
         if to:
-            title = app.builder.render_partial(app.env.titles[to])["title"]
-            link = app.builder.get_relative_uri(page, to)
-            context[name] = {"link": link, "title": title}
+            context[name] = link_to(to)
 
 
 def first_sentences(pages: dict[Path, str]) -> dict[Path, str]:

@@ -31,9 +31,7 @@ TITLES = {  # page: anchor: heading
     },
     "04_one_matrix_for_qkv": {
         "a-published-fault": "A published fault",
-        "masks-of-rank-2-3-and-4": "Masks of rank 2, 3 and 4",
         "what-goes-wrong": "What goes wrong",
-        "which-number-does-dropout-drop": "Which number does dropout drop?",
     },
     "05_masks": {
         "before-the-softmax-not-after-it": "Before the softmax, not after it",
@@ -74,13 +72,18 @@ TITLES = {  # page: anchor: heading
         "training-mode": "Training mode",
         "zero-biases-hide-bias-mistakes": "Zero biases hide bias mistakes",
     },
+    "deeper/04_what_dropout_drops": {
+        "which-number-does-dropout-drop": "Which number does dropout drop?",
+    },
 }
 
 
 def section_title(section: str) -> str:
     """'01_attention#what-goes-wrong' → "chapter 1, 'What goes wrong'"."""
     page, anchor = section.split("#")
-    return f"chapter {int(page[:2])}, '{TITLES[page][anchor]}'"
+    name = page.removeprefix("deeper/")
+    place = "chapter" if name == page else "a deeper page of chapter"
+    return f"{place} {int(name[:2])}, '{TITLES[page][anchor]}'"
 
 
 def link(section: str) -> str:

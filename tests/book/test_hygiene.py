@@ -11,7 +11,7 @@ from IPython.core.inputtransformer2 import TransformerManager
 
 from mha_lib.check import BUILT_IN
 from mha_lib.grade.assignments import from_notebook
-from tools import assignments, book, notebook
+from tools import assignments, book, notebook, road
 from tools.assignments import rubric
 from tools.effort import efforts, hours
 
@@ -135,6 +135,8 @@ def test_size(page):
     assert len(code) <= MOST_CODE_CELLS
     for cell in code_cells(page):
         most = MOST_SETUP_LINES if "setup" in notebook.tags(cell) else MOST_LINES
+        if not road.FOLDED & set(notebook.tags(cell)) and road.is_class(cell.source):
+            most = road.MOST_OF_A_CLASS
         if "# BEGIN SOLUTION" in cell.source:
             most = MOST_SOLUTION_LINES
         if "instructor" in notebook.tags(cell):

@@ -64,7 +64,7 @@ SHADE = """selector => {
     ("page", "selector"),
     [
         ("book/05_masks", ".highlight pre"),
-        ("book/05_masks", "table"),
+        ("book/06_einsum_sequence_first", "table"),
         ("book/02_heads_in_a_loop", 'mjx-container[display="true"]'),
     ],
 )

@@ -2,6 +2,7 @@
 
 import re
 from functools import cache
+from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
@@ -146,6 +147,22 @@ def test_who_follows_the_buttons_alone_stays_on_the_road():
     chapters = [path.stem for path in book.chapters()]
     assert [stem for stem in met if stem in chapters] == chapters
     assert not {path.stem for path in book.deeper()} & {*met}
+
+
+@pytest.mark.parametrize("path", book.deeper(), ids=lambda path: path.stem)
+def test_a_deeper_page_leads_to_the_one_beside_it_and_back(path):
+    (chapter,) = (x for x in book.chapters() if x.stem[:2] == path.stem[:2])
+    beside = [x for x in book.deeper() if x.stem[:2] == path.stem[:2]]
+    place = beside.index(path)
+    page = soup(book.HTML / "book" / "deeper" / f"{path.stem}.html")
+    links = [page.select(f"a.{side}") for side in ("left-prev", "right-next")]
+    leads = [Path(link["href"]).stem for (link,) in links]
+    around = [chapter, *beside, chapter]
+    assert leads == [around[place].stem, around[place + 2].stem]
+    (back,) = page.select("article .back-to-chapter a")
+    assert back["href"] == f"../{chapter.stem}.html"
+    title = notebook.read(chapter).cells[0].source.splitlines()[0]
+    assert back.get_text() == f"Back to {title.removeprefix('# ')}"
 
 
 @pytest.mark.parametrize("name", ["book/intro", "book/05_masks"])

@@ -45,7 +45,9 @@ WANTED = {  # what is typed, and the first place that the results lead to
     # names
     "FusedMHA": "04_one_matrix_for_qkv#the-layer-fusedmha",
     "EinsumMHA": "06_einsum_sequence_first#the-layer-step-by-step",
-    "masked_softmax": "05_masks#the-function",
+    "masked_softmax": (
+        "deeper/05_a_query_with_nothing_to_see#the-function-masked-softmax"
+    ),
     "split_heads": "03_all_heads_at_once#two-steps-view-then-transpose",
     "scaled_dot_product_attention": "01_attention#the-same-as-pytorch-s",
     "key_padding_mask": "07_pytorchs_own#the-mask-that-means-the-opposite",
@@ -63,8 +65,8 @@ WANTED = {  # what is typed, and the first place that the results lead to
     "number of heads ignored": "02_heads_in_a_loop#the-number-of-heads-ignored",
     "mask means the opposite": "07_pytorchs_own#the-mask-that-means-the-opposite",
     # what is typed before the book's own words are known
-    "attention weights are nan": ("05_masks#a-query-with-nothing-to-see"),
-    "model sees the future": ("05_masks#a-guesser-that-must-not-peek"),
+    "attention weights are nan": ("deeper/05_a_query_with_nothing_to_see"),
+    "model sees the future": ("deeper/05_a_guesser_that_must_not_peek"),
     "The shape of the 2D attn_mask is torch.Size": (
         "deeper/07_masks_for_the_layer#a-mask-for-each-head"
     ),
@@ -83,7 +85,7 @@ WANTED = {  # what is typed, and the first place that the results lead to
     "reshape instead of transpose": (
         "03_all_heads_at_once#heads-cut-without-a-transpose"
     ),
-    "why is my loss nan": ("05_masks#a-query-with-nothing-to-see"),
+    "why is my loss nan": ("deeper/05_a_query_with_nothing_to_see"),
     "skip connection": ("12_a_model_of_our_own_layer#attention-added"),
     "flashattention": ("10_what_it_costs#one-row-in-pieces"),
     "how many heads should I use": ("02_heads_in_a_loop#what-do-h-heads-cost"),

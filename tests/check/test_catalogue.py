@@ -27,13 +27,15 @@ def slug(heading):
 
 def test_every_mistake_points_to_a_section_that_exists():
     headings = {}
-    for page in sorted((ROOT / "book").glob("[0-9]*.ipynb")):
+    book = ROOT / "book"
+    for page in sorted([*book.glob("[0-9]*.ipynb"), *book.glob("deeper/*.ipynb")]):
+        name = page.relative_to(book).with_suffix("").as_posix()
         for cell in json.loads(page.read_text(encoding="utf-8"))["cells"]:
             if cell["cell_type"] == "markdown":
                 for heading in re.findall(
                     r"^#{1,3} (.+)$", "".join(cell["source"]), re.MULTILINE
                 ):
-                    headings[f"{page.stem}#{slug(heading)}"] = heading
+                    headings[f"{name}#{slug(heading)}"] = heading
     told = {
         f"{page}#{x}": y for page, found in TITLES.items() for x, y in found.items()
     }
@@ -41,6 +43,10 @@ def test_every_mistake_points_to_a_section_that_exists():
     assert told == {section: headings[section] for section in told}
     assert section_title("04_one_matrix_for_qkv#a-published-fault") == (
         "chapter 4, 'A published fault'"
+    )
+    dropped = "deeper/04_what_dropout_drops#which-number-does-dropout-drop"
+    assert section_title(dropped) == (
+        "a deeper page of chapter 4, 'Which number does dropout drop?'"
     )
 
 

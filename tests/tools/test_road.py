@@ -117,6 +117,8 @@ def test_stills_of_widgets_are_no_pictures():
         ({"lines": [2] * 20}, "median of 2.0 lines: 3 to 6"),
         ({"lines": [7] * 20}, "median of 7.0 lines: 3 to 6"),
         ({"lines": [3] * 19 + [16]}, "a cell of 16 lines: at most 15"),
+        ({"lines": [3] * 19 + [31], "whole": 31}, "a class of 31 lines: at most 30"),
+        ({"lines": [3] * 18 + [16, 30], "whole": 30}, "a cell of 16 lines: at most 15"),
         ({"shown": 13}, "13 of 20 cells show something: 7 of 10 should"),
         ({"widths": [481]}, "a picture 481 px wide: at most 480"),
         ({"early": ["x = 1"]}, "asserts before it shows: x = 1"),
@@ -127,9 +129,30 @@ def test_what_is_too_much_is_named(change, fault):
     assert replace(GOOD, **change).faults == [fault]
 
 
+def test_one_class_of_a_page_may_be_longer():
+    alone = "class A:\n" + 24 * "    x = 1\n"
+    with_a_call, fold = f"{alone}\n\nA()", code(f"{alone}    y = 1", "hide-input")
+    small = [code("x = 1\ny = 2\nx", shows=True) for _ in range(6)]
+    measured = road.measure(page(*small, code(alone), fold))
+    assert measured.whole == 25 and measured.faults == []
+    long = "a cell of 25 lines: at most 15"
+    assert road.measure(page(*small, code(alone), code(alone))).faults == [long]
+    measured = road.measure(page(*small, code(with_a_call)))
+    assert measured.whole == 0 and measured.faults == [long.replace("25", "28")]
+
+
 def test_minutes_follow_from_words_cells_and_exercises():
     assert GOOD.time == "50 minutes, and 40 for the exercises"  # 28 + 20, 8 each
     assert replace(GOOD, exercises=0, words=3001).time == "55 minutes"
+
+
+def test_the_first_page_gets_the_sum_of_five_chapters():
+    intro = "So: Chapters 1 to 5 are the first lesson: 0 minutes. Read them."
+    chapters = [replace(GOOD, exercises=n) for n in range(1, 7)]
+    written = road.with_lesson(intro, chapters)
+    told = "250 minutes, and 130 for the exercises"  # 10 + 20 + 25 + 35 + 40
+    assert written == intro.replace("0 minutes", told)
+    assert road.with_lesson(written, chapters) == written
 
 
 def test_the_command_measures_and_writes_the_minutes(tmp_path, capsys, monkeypatch):

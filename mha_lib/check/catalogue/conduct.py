@@ -2,7 +2,7 @@
 
 from mha_lib.check.catalogue.mistake import Mistake
 
-_DROPS = "04_one_matrix_for_qkv#which-number-does-dropout-drop"
+_DROPS = "deeper/04_what_dropout_drops#which-number-does-dropout-drop"
 
 
 MISTAKES = (

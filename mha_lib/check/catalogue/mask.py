@@ -90,7 +90,7 @@ MISTAKES = (
         "batch-axis-as-heads",
         "Head h is masked like sequence h, and the code fails unless B = H",
         "a mask (B, T, S) meets scores (B, H, T, S) without mask[:, None]",
-        "04_one_matrix_for_qkv#masks-of-rank-2-3-and-4",
+        "05_masks#on-the-way-to-the-scores",
         stages={"mask": _reads(_as_heads)},
         tasks=TORCH_LAYERS,
     ),
