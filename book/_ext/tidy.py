@@ -6,6 +6,7 @@ from pathlib import Path
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
+from sphinx.transforms.post_transforms import SphinxPostTransform
 
 LAST_LINE = re.compile(
     r"^[\w.]+(Error|Exception|Warning|Interrupt)\b", re.MULTILINE
@@ -108,34 +109,44 @@ def let_names_break(html: str) -> str:
     )
 
 
-# A folded cell: its tags, the words on the fold, its code, what it shows.
+# A fold has one name, not one for each state, and no label over it.
 FOLD = re.compile(
-    r'(<div class="cell ([^"]*)">\s*<details class="admonition hide above-'
-    r'input">\s*<summary) aria-label="[^"]*">.*?</summary>(.*?</details>)'
-    r'(?=(\s*<div class="(?:cell_output|drawn-above))?)',
+    r'(<details class="admonition hide above-input">\s*<summary)[^>]*>\s*'
+    r'<p class="collapsed (admonition-title">.*?</p>).*?</summary>',
     re.DOTALL,
 )
 
 
-def say_what_is_folded(html: str) -> str:
-    """Name each fold by what it holds; all would read "code cell source"."""
+def what_is_folded(cell: nodes.container) -> str:
+    """Name a fold by what it holds; all would read "code cell source"."""
+    code, shown = cell.children[0].astext(), cell.children[1:]
+    if "tag_setup" in cell["classes"]:
+        return "Set-up"
+    if any("opening" in x["classes"] for x in cell.findall(nodes.figure)):
+        return "How the first picture is drawn"
+    if any(part.next_node(nodes.image) for part in shown):
+        return "How this picture is drawn"
+    if shown:
+        return "How this is computed"
+    if code.startswith("# The data"):
+        return "The data"
+    if "assert" in code:
+        return "The assertions behind the text"
+    return "Code that is used below"
 
-    def named(fold: re.Match) -> str:
-        start, tags, code, shows = fold.groups()
-        if "tag_setup" in tags:
-            words = "Set-up"
-        elif shows and "drawn-above" in shows:
-            words = "The code of the first picture"
-        elif shows:
-            words = "The code of what is shown here"
-        elif "assert" in code:
-            words = "The assertions behind the text"
-        else:
-            words = "Code that is used below"
-        title = f'<p class="admonition-title">{words}</p>'
-        return f"{start}>{title}</summary>{code}"
 
-    return FOLD.sub(named, html)
+class FoldBelow(SphinxPostTransform):
+    """What a folded cell shows comes first, and its code in a fold below it."""
+
+    default_priority = 200  # myst-nb makes the folds at 199
+    formats = ("html",)
+
+    def run(self, **kwargs) -> None:
+        for cell in self.document.findall(nodes.container):
+            if cell.get("hide_mode") == "input" and cell.children:
+                fold, *shown = cell.children
+                fold["prompt_show"] = what_is_folded(cell)
+                cell.children = [*shown, fold]
 
 
 # A link to the page before or after, and the title that ends it.
@@ -220,7 +231,7 @@ def repair_pages(app: Sphinx, error: Exception | None) -> None:
     for page, html in pages.items():
         for pattern, better in REPAIRS:
             html = pattern.sub(better, html)
-        html = say_what_is_folded(let_names_break(html))
+        html = FOLD.sub(r'\1><p class="\2</summary>', let_names_break(html))
         html = say_what_comes(say_how_wide(html), page, promises)
         page.write_text(html, encoding="utf-8")
 
@@ -230,6 +241,7 @@ def setup(app: Sphinx) -> dict:
     app.connect(  # after Sphinx has numbered them from 1 to the end of the book
         "env-get-updated", number_by_chapter, priority=900
     )
+    app.add_post_transform(FoldBelow)
     app.connect("doctree-resolved", drop_repeated_ids)
     app.connect("doctree-resolved", unbracket_numbers)
     app.connect("html-page-context", lead_past_deeper)

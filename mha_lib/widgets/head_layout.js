@@ -65,9 +65,10 @@ function group(node, width) {
   return node;
 }
 
-/** Axes that lead to a table, short: h0 b1; one without a letter as [0]; of one sequence no b0. */
+/** Axes that lead to a table, short: h0 b1; one without a letter as [0]; of one sequence no b0,
+ *  which would read like the number b0 of token b. */
 function brief(axes, { B }, between = " ") {
-  const needed = axes.filter(([axis]) => axes.length === 1 || B > 1 || axis !== "b");
+  const needed = axes.filter(([axis]) => B > 1 || axis !== "b");
   return needed.map(([axis, i]) => (axis.length > 1 ? `[${i}]` : axis + i)).join(between);
 }
 

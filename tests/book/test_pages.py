@@ -120,9 +120,11 @@ def test_every_fold_says_what_it_holds(page):
         tags = fold.parent["class"]
         assert (words == "Set-up") == ("tag_setup" in tags), path
         assert words and "cell source" not in words
-        shown = fold.find_next_sibling("div", class_="cell_output")
+        shown = fold.find_previous_sibling("div")
+        assert fold.find_next_sibling() is None, path  # what it shows comes first
         if "assertions" in words:
             assert shown is None and "assert" in fold.get_text()
+        assert words.startswith("How ") == (shown is not None), path
 
 
 # --- from page to page -------------------------------------------------------------
