@@ -54,9 +54,10 @@ def _way(
         way = f"a mask {mask}".strip()
         way += " of numbers 0 and 1" if numbers else ""
         ways.append(way + (" that is all True" if added else ""))
+    by_hand = " Add the axis of the heads yourself: mask[:, None]."
     return (
         f"As the task calls it, it fails: {located(error, line)}. It ran with "
-        f"{', '.join(ways)}."
+        f"{', '.join(ways)}.{by_hand if mask == '(B, 1, T, S)' else ''}"
     )
 
 
