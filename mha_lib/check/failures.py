@@ -48,7 +48,7 @@ def of_sizes(cases: list[Case]) -> list[str]:
             broadcast = not fails and 1 in (one, two)  # fits whatever comes
             if fails != (one != two) and not broadcast:
                 return False
-            ran = ran or (not fails and one == two)
+            ran = ran or (not fails and one == two != 1)
         return ran
 
     found = any(needs(*pair) for pair in combinations("BTSHD", 2))
