@@ -93,6 +93,6 @@ def test_a_mask_with_an_axis_too_many_is_told_its_shape_in_letters():
 
     assert re.search(
         r"The mask must have the shape \((\d), (\d)\); got \(1, \1, \2\), "
-        r"where \1 is T, \2 is S\.",
+        r"where \1 is T, \2 is S( = H)?\.",
         repr(check(causal_mask)),
     )

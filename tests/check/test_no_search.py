@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from mha_lib.check import TASKS, beside, conclude, diagnosis, search
+from mha_lib.check import TASKS, beside, conclude, explained, search
 from tests.check.executed import SEARCHED, executed
 from tests.check.layers import NoScale, Right
 from tests.check.submissions_right import BareMatrices, FusedHeadByHead
@@ -15,7 +15,7 @@ def no_search(monkeypatch):
     def never(*arguments, **more):
         raise AssertionError("it searched")
 
-    for module in (diagnosis, search):
+    for module in (explained, search):
         monkeypatch.setattr(module, "explain", never)
 
 
@@ -72,7 +72,7 @@ def test_what_is_wrong_loses_its_name_and_keeps_its_properties(
 ):
     told = asked(submission, task)
     named = conclude(*told)
-    for module in (diagnosis, search):
+    for module in (explained, search):
         monkeypatch.setattr(module, "explain", None)
     found = conclude(*told, search=False)
     assert found.verdict != "right" and found.error == named.error
