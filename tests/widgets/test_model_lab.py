@@ -336,7 +336,8 @@ def test_writing_leaves_the_page_its_turns_and_gives_way_to_who_types(live):
             const write = [...root.querySelectorAll("button")]
                 .find(x => x.textContent === "write on");
             write.click();
-            for (let i = 0; i < 500 && write.textContent !== "stop"; i++) await others();
+            for (let i = 0; i < 500 && write.textContent !== "stop"; i++)
+                await others();
             const found = [];
             do {
                 await others();
