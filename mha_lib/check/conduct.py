@@ -8,6 +8,7 @@ Options and keys beside those of `mha_lib.check.tasks`::
                 "same": ["query", "key"],                      one tensor for these
                 "dropout": None,                               as the class has it
                 "reloaded": True,                 called first with numbers of its own
+                "no_grad": True,                               as who reads or writes
                 "strided": ["mask"]},                          no block of memory
     "before": [{"sizes": ..., "inputs": ...}]                  calls that come first
     "another": {"sizes": ...}                                  made after the first one
@@ -120,11 +121,15 @@ def _conduct(task: str, plain: Probe, masked: Probe, longest: Probe) -> Iterator
             "another": {"sizes": another},
         }
     # As in writing, where a cache has its temptations.
-    for step in _cut(task, plain, T=1), _cut(task, plain, T=1, S=1):
+    for step, reading in (
+        (_cut(task, plain, T=1), True),
+        (_cut(task, plain, T=1, S=1), False),
+    ):
         x = step["inputs"]
         other = {k: -x[k] if isinstance(x[k], Tensor) else x[k] for k in x}
         before = [{"sizes": step["sizes"], "inputs": other}]
-        yield _changed(step, "other_sizes", reloaded=True) | {"before": before}
+        options = {"reloaded": True, "no_grad": reading}
+        yield _changed(step, "other_sizes", **options) | {"before": before}
     if task == "split_concat":  # hides keys whose embedding is zero, and no others
         inputs = {k: x for k, x in plain["inputs"].items() if k != "causality"}
         bare = _changed(plain, "causality_optional", as_called=True)

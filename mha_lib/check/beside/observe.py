@@ -21,8 +21,8 @@ def outcome_of(
     earlier: Sequence[dict] = (),
 ) -> dict:
     """Call once, or as the options say, and note what happened."""
-    for _ in range(2):  # what is kept for good may be kept from the second call on
-        for others in earlier:
+    with torch.set_grad_enabled(not options.get("no_grad")):
+        for others in [*earlier] * 2:  # kept for good, perhaps from the second call on
             _raises(call, {k: cast(x, options) for k, x in others.items()})
     given = {k: cast(x, options) for k, x in inputs.items()}
     for name in given.keys() & options.get("strided", ()):

@@ -90,7 +90,8 @@ class _Runner:
                 self.weights = getattr(load, "weights", {})
                 outcomes = {}
                 if options.get("reloaded"):  # what is made of its first numbers
-                    with suppress(Exception):  # must not stay
+                    reading = torch.set_grad_enabled(not options.get("no_grad"))
+                    with reading, suppress(Exception):  # must not stay
                         call({k: _turned(x) for k, x in probe["inputs"].items()})
                 for loading in loadings:
                     load(loading)

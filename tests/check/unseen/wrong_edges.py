@@ -155,6 +155,24 @@ class HidesAlsoWhatIsZero(Attention):
         return super().forward(query, key, value, both)
 
 
+@wrong("mha")
+class KeepsWhatItReadWith(Attention):
+    """Reading without gradients, it keeps the first weights of its values."""
+
+    kept = None
+
+    def forward(self, query, key, value, mask=None):
+        if self.training or torch.is_grad_enabled():
+            return super().forward(query, key, value, mask)
+        if self.kept is None:
+            self.kept = self.v_proj.weight.clone(), self.v_proj.bias.clone()
+        now = self.v_proj.weight.data, self.v_proj.bias.data
+        self.v_proj.weight.data, self.v_proj.bias.data = self.kept
+        output = super().forward(query, key, value, mask)
+        self.v_proj.weight.data, self.v_proj.bias.data = now
+        return output
+
+
 @wrong("mha_sequence_first")
 class TurnsSquares(nn.Module):
     """A mask of as many queries as keys is turned once too often."""
