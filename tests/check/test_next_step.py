@@ -57,7 +57,7 @@ def test_a_mask_is_told_where_it_is_right():
 
     *_, where, _ = repr(check(causal_mask)).splitlines()
     assert where.startswith("  It is right in the cases plain, T < S,")
-    many = "T > S, one key, long with T > S, endless with T > S, endless for one key."
+    many = "T > S, one key, long with T > S, endless with T > S."
     assert where.endswith(f"and wrong in {many}")
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from mha_lib.check import diagnose
+from mha_lib.check import TASKS, diagnose
 from tests.check.layers import Right
 from tests.check.test_guessed import attention
 
@@ -116,3 +116,21 @@ class Buffered(Right):
 )
 def test_what_is_right_is_right_at_all_sizes(layer, seed):
     assert diagnose(layer, "mha", seed=seed).verdict == "right"
+
+
+def cut_from_a_square(T, S):
+    longest = max(T, S)
+    return torch.ones(longest, longest).tril()[:T, :S].bool()
+
+
+def test_a_mask_cut_from_a_square_is_right_and_has_the_memory():
+    assert diagnose(cut_from_a_square, "causal_mask").verdict == "right"
+    for task in "causal_mask", "padding_mask":
+        for probe in TASKS[task].probes(0):
+            longest = max(probe["sizes"][axis] for axis in "TS")
+            assert 4 * longest**2 < 1 << 27, probe["name"]  # bytes
+
+
+def test_a_square_mask_is_named():
+    found = diagnose(lambda T, S: torch.ones(T, T).tril().bool(), "causal_mask")
+    assert found.mistakes == ["causal-square"]

@@ -6,15 +6,16 @@ from math import isqrt
 import torch
 from torch import Tensor
 
-__all__ = ["BEYOND", "ENDLESS", "FAR", "LONG", "MANY", "Draw", "Probe", "probe"]
+__all__ = ["ENDLESS", "ENDLESS_KEYS", "FAR", "LONG", "MANY", "Draw", "Probe", "probe"]
 
 Probe = dict
 EVEN, ODD = (2, 4), (3, 5)  # heads, taken in turn
 SIZES = {"B": range(2, 5), "T": range(3, 9), "S": range(3, 9), "D": range(3, 8)}
 MANY, LONG = range(5, 10), range(65, 81)  # more than what some programs take at once
 WIDE = ((2, 32), (4, 16))  # H and D of 64 features, a width that is in use
-ENDLESS = range(4097, 4113)  # longer than the tables that people make once
-BEYOND = range(32769, 32785)  # more than two bytes count; of one axis, for loops
+# Longer than the tables that people make once; and who makes a square of it and cuts
+# it, which is right, still has the memory.
+ENDLESS, ENDLESS_KEYS = range(4097, 4113), range(4113, 4129)
 FAR = range(1025, 1041)  # of one axis, where the other one is short
 
 

@@ -1,6 +1,16 @@
 """The probes of the parts: heads cut and merged, masks made and joined."""
 
-from mha_lib.check.tasks.draw import BEYOND, ENDLESS, LONG, MANY, Draw, Probe, probe
+import torch
+
+from mha_lib.check.tasks.draw import (
+    ENDLESS,
+    ENDLESS_KEYS,
+    LONG,
+    MANY,
+    Draw,
+    Probe,
+    probe,
+)
 
 __all__ = ["causal_mask", "combine_masks", "heads", "padding_mask"]
 
@@ -55,10 +65,9 @@ def causal_mask(draw: Draw) -> list[Probe]:
         one("one key", draw.sizes(S=1)),
         one("long", ordered("T", T=LONG, S=LONG)),
         one("long with T > S", ordered("S", T=LONG, S=LONG)),
-        one("endless", ordered("T", T=range(17, 25), S=ENDLESS)),
+        # More keys than queries ever: a table that grows with T does not grow here.
+        one("endless", ordered("T", T=range(17, 25), S=ENDLESS_KEYS)),
         one("endless with T > S", ordered("S", T=ENDLESS, S=range(17, 25))),
-        one("endless for one query", draw.sizes(T=1, S=BEYOND)),
-        one("endless for one key", draw.sizes(T=BEYOND, S=1)),
     ]
 
 
@@ -69,8 +78,8 @@ def padding_mask(draw: Draw) -> list[Probe]:
         lengths = draw.lengths(sizes["B"], sizes["S"], **given)
         if name == "empty":
             lengths[draw.pick(range(sizes["B"] - 1))] = 0
-        if name in ("long", "endless"):
-            lengths[0] = sizes["S"] - 1  # more than a byte holds, or two
+        if name == "long":  # more than a byte holds, and next to one another
+            lengths = sizes["S"] - torch.arange(1, sizes["B"] + 1)
         return probe(name, sizes, {"lengths": lengths, "S": sizes["S"]})
 
     return [
@@ -81,8 +90,7 @@ def padding_mask(draw: Draw) -> list[Probe]:
         one("one sequence", draw.sizes(B=1)),
         one("one key", draw.sizes(S=1), least=0),
         one("many sequences", draw.sizes(B=MANY), full=draw.pick((0, -1))),
-        one("long", draw.sizes(S=ENDLESS), full=None),
-        one("endless", draw.sizes(B=1, S=BEYOND)),
+        one("long", draw.sizes(B=MANY, S=ENDLESS), full=None),
     ]
 
 

@@ -9,9 +9,11 @@ probes varied more, 13 of 40; in the sixth 1 of 42; in the seventh 2 of 27 (the 
 tables came later), and one got the name of another mistake. None of 17 other right ones
 was refused, and none of the sixth and seventh round.
 
-Two kinds are called right and stay so. A sum of 1 + 1e-6 under a softmax is within the
-rounding that a task allows. A fill of -1e4 hides a key from all scores that a layer
-meets; to the letter, a hidden score above 10,000 would show.
+Three kinds are called right and stay so. A table of more places than any probe has: a
+right mask may be cut out of a square, which has to have the memory. A sum of 1 + 1e-6
+under a softmax is within the rounding that a task allows. A fill of -1e4 hides a key
+from all scores that a layer meets; to the letter, a hidden score above 10,000 would
+show.
 """
 
 import math

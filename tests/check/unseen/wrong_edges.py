@@ -112,7 +112,7 @@ def padding_counted_in_half(lengths, S):
     return (torch.arange(S).half() < lengths.half()[:, None])[:, None]
 
 
-PLACES = torch.arange(16_384)
+PLACES = torch.arange(4_096)
 
 
 @wrong("padding_mask")
