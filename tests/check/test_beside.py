@@ -335,6 +335,7 @@ def test_the_axes_of_cubes_are_read_off_a_layer_of_other_sizes():
     assert axes_of(lambda embed_dim, num_heads: None, probe) == {}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("E, H", [(16, 2), (15, 3), (12, 4)])
 @pytest.mark.parametrize("layer", [OneCube, HeadThenKind, ThreeOfHeads, Cubes])
 def test_cubes_of_a_module_are_found_by_their_sizes(layer, E, H):

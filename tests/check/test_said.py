@@ -26,6 +26,7 @@ NAMED = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.sweep(2)
 @pytest.mark.parametrize("name", SAID)
 def test_a_fact_is_said_and_no_name(name):

@@ -107,6 +107,7 @@ def differ(one, two):
     return not matches(one, two.double(), slack=60)
 
 
+@pytest.mark.long
 @pytest.mark.sweep(4)
 @pytest.mark.parametrize("seed", [3, 2**59 + 1])
 @pytest.mark.parametrize("task", SEARCHED)
@@ -131,6 +132,7 @@ def test_the_right_answer_is_right_for_several_seeds_and_policies(task):
         assert found.properties["right"]
 
 
+@pytest.mark.long
 def test_stacks_of_up_to_six_are_named_and_the_first_is_to_be_mended_first():
     stages = stages_for("mha")
     by_name = {n: s for options in stages.values() for s in options for n in s.names}

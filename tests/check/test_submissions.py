@@ -64,6 +64,7 @@ def test_a_mask_of_another_shape_is_not_as_the_task_calls_it():
     assert diagnose(Fused, "mha").properties["mask_as_given"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("submission, task, lacks", ADAPTED)
 def test_what_has_to_be_called_in_its_own_way_is_not_right_and_has_no_name(
     submission, task, lacks
@@ -90,6 +91,7 @@ def test_most_of_what_is_wrong_has_a_name():
     assert len(EACH) >= 60 and len(WRONG[frozenset()]) <= 6
 
 
+@pytest.mark.long
 @pytest.mark.sweep(3)
 @pytest.mark.parametrize(
     "submission, task, names", EACH, ids=[named(x) for x, *_ in EACH]

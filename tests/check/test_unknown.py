@@ -107,6 +107,7 @@ class OneNumber(Right):
         return out
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [torch.inf, torch.nan, 1e30, 1e6])
 def test_one_number_that_cannot_be_does_not_let_everything_pass(number):
     layer = type("Layer", (OneNumber,), {"number": number})

@@ -16,6 +16,7 @@ from tests.check.fresh.wrong_layers import WRONG
 STORED = json.loads(TABLE.read_text(encoding="utf-8"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.exhaustive)])
 @pytest.mark.sweep(3)
 @pytest.mark.parametrize("row", WRONG, ids=lambda row: row[0].__name__)
@@ -26,6 +27,7 @@ def test_what_is_wrong_is_named_or_pinpointed(row, seed):
     assert STORED["wrong"][layer.__name__]["kind"] == kind
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("layer, task", RIGHT, ids=lambda x: getattr(x, "__name__", ""))
 def test_what_is_right_is_called_right(layer, task):
     assert check(layer, task)

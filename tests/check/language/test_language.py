@@ -15,7 +15,8 @@ exhaustive = pytest.mark.exhaustive
 RIGHT_ONES = [(task, program) for task, found in RIGHT.items() for program in found]
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.long
+@pytest.mark.sweep(5)
 @pytest.mark.parametrize("seed", [0, 7, 20261124])
 @pytest.mark.parametrize(
     ("task", "program"), RIGHT_ONES, ids=[x.__name__ for _, x in RIGHT_ONES]
@@ -25,7 +26,8 @@ def test_no_right_program_is_called_wrong(task, program, seed):
     assert repr(report) == f"Right: {LANGUAGE[task].title}."
 
 
-@pytest.mark.sweep(3)
+@pytest.mark.long
+@pytest.mark.sweep(7)
 @pytest.mark.parametrize(
     ("row", "wrong"),
     enumerate(WRONG),
@@ -49,6 +51,7 @@ def test_every_right_program_that_is_changed_is_right_before():
     assert {program for _, program, *_ in WRONG} <= programs
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("task", LANGUAGE)
 @pytest.mark.parametrize(
     "seed", [0, *(pytest.param(x, marks=exhaustive) for x in (5, 2**40 + 1))]
@@ -69,9 +72,10 @@ def wrongly_called(task, every):
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("task", LANGUAGE)
 def test_a_version_is_called_by_its_name(task):
-    assert wrongly_called(task, every=9) == []
+    assert wrongly_called(task, every=17) == []
 
 
 @exhaustive
