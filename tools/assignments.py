@@ -44,8 +44,8 @@ RUBRIC = re.compile(r"(<!-- rubric -->\n).*?(<!-- /rubric -->)", re.DOTALL)
 # A link to a neighbour leads to its student version; any other goes one folder up.
 LINK = re.compile(r"(\]\(<?)(?!\w+:|#|a\d+_\w+\.ipynb)(?=[\w.])")
 KEPT_BACK = (
-    "All points of a question are for an answer that `check` calls right. Where "
-    "something else is wrong, the cheapest part that holds is kept back."
+    "All points of a question are for an answer that `check` calls right. One that "
+    "does all that the table asks of it, and is wrong elsewhere, loses the least of them."
 )
 IN_WORDS = {  # what a rubric gives points for, or asks for besides, by its property
     "biases": "its linear layers have biases",
