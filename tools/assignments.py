@@ -45,7 +45,7 @@ RUBRIC = re.compile(r"(<!-- rubric -->\n).*?(<!-- /rubric -->)", re.DOTALL)
 LINK = re.compile(r"(\]\(<?)(?!\w+:|#|a\d+_\w+\.ipynb)(?=[\w.])")
 KEPT_BACK = (
     "All points of a question are for an answer that `check` calls right. One that "
-    "does all that the table asks of it, and is wrong elsewhere, loses the least of them."
+    "does all that the table asks of it, and is wrong elsewhere, loses the least part."
 )
 IN_WORDS = {  # what a rubric gives points for, or asks for besides, by its property
     "biases": "its linear layers have biases",

@@ -156,9 +156,9 @@ def test_the_rubric_has_a_row_for_each_thing_that_is_worth_points():
         "| all | | 4.5 |\n\n"
         "This holds of `mha`, too: it returns the weights after the output; it runs "
         "without a mask.\n\n"
-        "All points of a question are for an answer that `check` calls right. One that "
-        "does all that the table asks of it, and is wrong elsewhere, loses the least of "
-        "them.\n"
+        "All points of a question are for an answer that `check` calls right. One "
+        "that does all that the table asks of it, and is wrong elsewhere, loses the "
+        "least part.\n"
         "<!-- /rubric -->\n\nMore."
     )
 
