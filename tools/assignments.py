@@ -44,9 +44,25 @@ RUBRIC = re.compile(r"(<!-- rubric -->\n).*?(<!-- /rubric -->)", re.DOTALL)
 # A link to a neighbour leads to its student version; any other goes one folder up.
 LINK = re.compile(r"(\]\(<?)(?!\w+:|#|a\d+_\w+\.ipynb)(?=[\w.])")
 KEPT_BACK = (
-    "All points of a question are for an answer that `check` calls right. Where "
-    "something else is wrong, the cheapest part that holds is kept back."
+    "All points of a question are for an answer that `check` calls right. One that "
+    "does all that the table asks of it, and is wrong elsewhere, loses the least part."
 )
+IN_WORDS = {  # what a rubric gives points for, or asks for besides, by its property
+    "biases": "its linear layers have biases",
+    "call_by_place": "it takes its arguments by place, in the order of the task",
+    "gradients": "gradients reach all inputs",
+    "inputs_unchanged": "its inputs stay as they were",
+    "mask_as_given": "it takes the mask in the shape and the meaning of the task",
+    "mask_broadcasts": "it takes a mask with an axis of size 1",
+    "mask_for_all": "it takes one mask, (T, S), for all sequences",
+    "mask_optional": "it runs without a mask",
+    "no_dropout": "in training mode, too, it drops nothing",
+    "right_with_mask": "right with a mask",
+    "right_without_mask": "right without a mask",
+    "three_axes": "it takes q (B, T, D) and a mask (B, T, S)",
+    "weights": "it returns the weights after the output",
+    "weights_gradients": "gradients flow through the weights that it returns",
+}
 # A doctest that prints nothing where there are points, and else what `check` says.
 OTTER = """\
 >>> from mha_lib.check import check
@@ -110,16 +126,20 @@ def rubric(assignment: Assignment) -> str:
     for question in assignment.questions:
         name, title = f"`{question.name}`", TASKS[question.task].title
         for part, points in _parts(question):
-            words = "" if part == "right" else f": {part.replace('_', ' ')}"
+            words = "" if part == "right" else f": {_in_words(part)}"
             rows.append(f"| {name} | {title}{words} | {points:g} |")
     rows += [f"| all | | {assignment.points:g} |", ""]
     for question in assignment.questions:
         if question.requires:
-            more = ", ".join(name.replace("_", " ") for name in question.requires)
-            rows += [f"`{question.name}` has to have, too: {more}.", ""]
+            more = "; ".join(map(_in_words, question.requires))
+            rows += [f"This holds of `{question.name}`, too: {more}.", ""]
     if any(question.kept_back for question in assignment.questions):
         rows += [KEPT_BACK, ""]
     return "\n".join(rows)
+
+
+def _in_words(name: str) -> str:
+    return IN_WORDS.get(name, name.replace("_", " "))
 
 
 def _parts(question: Question) -> list[tuple[str, float]]:

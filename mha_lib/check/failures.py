@@ -15,6 +15,9 @@ OF_TORCH = {  # what its messages give away
 HINTS = {  # and what they ask for in words of their own
     r"view size is not compatible": " What a transpose returns has its numbers in "
     "another order than memory has: reshape copies them where view cannot.",
+    r"for first two dimensions of batch2 tensor": " In a product the last axis of the "
+    "left tensor meets the last but one of the right: should one be turned, with "
+    "transpose(-2, -1)?",
 }
 OF_CODE = {SQUARE_MASK: "causal-square"}  # and what we have noted ourselves
 

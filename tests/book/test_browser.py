@@ -134,6 +134,22 @@ def test_each_widget_fits_one_screen(reader, screen, most):
     assert [x for x in found if x[1] > most] == []
 
 
+TOLD_TO_PRESS = """() => [...document.querySelectorAll('article em')]
+    .filter(x => x.textContent !== 'et al.') // of somebody named Press
+    .filter(x => /[Pp]ress $/.test(x.previousSibling?.textContent ?? ''))
+    .map(x => x.textContent)"""
+BUTTONS = """() => [...document.querySelectorAll('[data-live] button')]
+    .map(x => x.textContent.trim())"""
+
+
+@sample([*filter(widgets_of, book.pages())], "reader", indirect=True)
+def test_a_button_that_the_text_names_is_there(reader):
+    reader.page.wait_for_function("document.documentElement.dataset.widgets")
+    there = reader.page.evaluate(BUTTONS)
+    told = reader.page.evaluate(TOLD_TO_PRESS)
+    assert [x for x in told if x not in there] == []
+
+
 # The theme shows its button by an inline style, once a page has been scrolled back; on
 # a desk it hides it itself.
 TABLET = {"width": 820, "height": 1180}

@@ -55,6 +55,16 @@ def test_a_view_of_a_transpose_is_not_right_yet():
     assert "With that mended" not in repr(report)  # where it fails nobody knows
 
 
+def test_a_product_with_a_key_that_is_not_turned_says_what_a_product_needs():
+    class NotTurned(Right):
+        def forward(self, query, key, value, mask=None):
+            return super().forward(query @ key, key, value, mask)
+
+    report = check(NotTurned, "mha")
+    assert report.diagnosis.verdict == "failed"
+    assert "should one be turned, with transpose(-2, -1)?" in repr(report)
+
+
 class NoReturnWithMask(nn.Module):
     def forward(self, query, key, value, mask=None):
         result = super().forward(query, key, value, mask)

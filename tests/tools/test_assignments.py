@@ -151,14 +151,25 @@ def test_the_rubric_has_a_row_for_each_thing_that_is_worth_points():
         "Text.\n\n<!-- rubric -->\n"
         "| Question | What is checked | Points |\n|:--|:--|--:|\n"
         "| `merge` | merge of the heads | 2 |\n"
-        "| `mha` | multi-head attention, batch first: right without mask | 2 |\n"
-        "| `mha` | multi-head attention, batch first: inputs unchanged | 0.5 |\n"
+        "| `mha` | multi-head attention, batch first: right without a mask | 2 |\n"
+        "| `mha` | multi-head attention, batch first: its inputs stay as they were | "
+        "0.5 |\n"
         "| all | | 4.5 |\n\n"
-        "`mha` has to have, too: weights, mask optional.\n\n"
-        "All points of a question are for an answer that `check` calls right. Where "
-        "something else is wrong, the cheapest part that holds is kept back.\n"
+        "This holds of `mha`, too: it returns the weights after the output; it runs "
+        "without a mask.\n\n"
+        "All points of a question are for an answer that `check` calls right. One "
+        "that does all that the table asks of it, and is wrong elsewhere, loses the "
+        "least part.\n"
         "<!-- /rubric -->\n\nMore."
     )
+
+
+@pytest.mark.parametrize("path", book.sources(), ids=lambda path: path.stem)
+def test_a_rubric_of_ours_has_words_for_what_it_asks(path):
+    asked = from_notebook(notebook.read(path), path.parent).questions
+    names = {x for q in asked for x in (*q.properties, *q.requires)}
+    internal = {x for x in names if x != "right" and not x.startswith("right: ")}
+    assert internal <= set(assignments.IN_WORDS)
 
 
 # --- the command ----------------------------------------------------------------------
