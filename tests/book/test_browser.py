@@ -125,7 +125,7 @@ HEIGHTS = """() => [...document.querySelectorAll('[data-live] .mha')]
 
 
 @sample([*filter(widgets_of, book.pages())], "reader", indirect=True)
-@pytest.mark.parametrize(("screen", "most"), [(DESK, 600), (NARROW, 900)], ids=str)
+@pytest.mark.parametrize(("screen", "most"), [(DESK, 600), (NARROW, 844)], ids=str)
 def test_each_widget_fits_one_screen(reader, screen, most):
     switch(reader.page, "light", screen)
     reader.page.wait_for_function("document.documentElement.dataset.widgets")
