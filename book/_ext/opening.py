@@ -67,7 +67,8 @@ def with_picture(rest: str) -> str:
         output = rf'<div class="cell_output[^>]*>\s*{drawn}\s*</div>{CODE}'
         code = re.search(output, text, re.DOTALL)[1]
         text = re.sub(output, "", text, flags=re.DOTALL)
-        shown += code or ""
+        if code:
+            shown += f'<div class="cell docutils container">{code}</div>'
     return f"{heading}{end}\n{shown}{text}"
 
 

@@ -108,12 +108,20 @@ HYPHENED = re.compile(
 )
 
 
+# In a table a shorter name may, too: its column would be as wide as the name.
+CELL = re.compile(r"<td>.*?</td>", re.DOTALL)
+IN_A_CELL = re.compile(r'(?<=<span class="pre">)[^<]{8,11}(?=</span>)')
+
+
 def let_names_break(html: str) -> str:
     """Allow a line to end after each `_` and before each `.` of a long name."""
+
+    def broken(name: re.Match) -> str:
+        return BREAKS.sub(r"\g<0><wbr>", name[0])
+
     html = HYPHENED.sub('<span class="pre whole">', html)
-    return INLINE_CODE.sub(
-        lambda name: BREAKS.sub(r"\g<0><wbr>", name[0]), html
-    )
+    html = CELL.sub(lambda cell: IN_A_CELL.sub(broken, cell[0]), html)
+    return INLINE_CODE.sub(broken, html)
 
 
 # A fold has one name, not one for each state, and no label over it.
