@@ -811,13 +811,3 @@ def test_a_phone_shows_the_sign_that_the_legend_names(live):
     )
     may_attend = sum(map(sum, MaskPainter(7).mask))
     assert signs > 4 * may_attend > 0 == numbers
-
-
-def test_both_maps_are_of_one_size_on_paper(live):
-    opened = live(MaskPainter(7), viewport={"width": 718, "height": 1047})
-    opened.page.emulate_media(media="print")
-    sizes = opened.root_element.locator(".mha-painting canvas").evaluate_all(
-        "all => all.map(x => [x.clientWidth, x.clientHeight])"
-    )
-    opened.page.emulate_media(media="screen")
-    assert len(sizes) == 2 and sizes[0] == sizes[1]
