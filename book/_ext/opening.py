@@ -65,10 +65,10 @@ def with_picture(rest: str) -> str:
         shown = f'<div class="cell_output opening">{figure[0]}</div>'
         drawn = re.escape(figure[0])
         output = rf'<div class="cell_output[^>]*>\s*{drawn}\s*</div>{CODE}'
-        code = re.search(output, text, re.DOTALL)[1]
+        cell = re.search(output, text, re.DOTALL)
         text = re.sub(output, "", text, flags=re.DOTALL)
-        if code:
-            shown += f'<div class="cell docutils container">{code}</div>'
+        if cell and cell[1]:
+            shown += f'<div class="cell docutils container">{cell[1]}</div>'
     return f"{heading}{end}\n{shown}{text}"
 
 

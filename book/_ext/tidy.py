@@ -210,19 +210,23 @@ class FoldBelow(SphinxPostTransform):
             if cell.get("hide_mode") == "input" and cell.children:
                 fold, *shown = cell.children
                 fold["prompt_show"] = what_is_folded(cell, used)
-                if not shown and follows_its_like(cell, fold):
-                    fold["prompt_show"] += ", continued"
+                if not shown:
+                    fold["prompt_show"] += number_among_its_like(cell, fold)
                 cell.children = [*shown, fold]
 
 
-def follows_its_like(cell: nodes.container, fold: nodes.Element) -> bool:
-    """Whether such a fold stands right above, and shows nothing either."""
+COUNTED = re.compile(r"(.*?)(?: \((\d+)\))?")
+
+
+def number_among_its_like(cell: nodes.container, fold: nodes.Element) -> str:
+    """The number of a fold that stands right below another of its name."""
     at = cell.parent.index(cell)
     above = cell.parent[at - 1] if at else None
     if not isinstance(above, nodes.container) or len(above.children) != 1:
-        return False
-    name = above.children[0].get("prompt_show", "")
-    return name.removesuffix(", continued") == fold["prompt_show"]
+        return ""
+    found = COUNTED.fullmatch(above.children[0].get("prompt_show", ""))
+    like = found[1] == fold["prompt_show"]
+    return f" ({int(found[2] or 1) + 1})" if like else ""
 
 
 OPENS, CLOSES = re.compile(r"[^\w\s]+$"), re.compile(r"^[^\w\s]+")
