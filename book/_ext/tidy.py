@@ -109,7 +109,7 @@ HYPHENED = re.compile(
 
 
 # In a table a shorter name may, too: its column would be as wide as the name.
-CELL = re.compile(r"<td>.*?</td>", re.DOTALL)
+CELL = re.compile(r"<td\b.*?</td>", re.DOTALL)
 IN_A_CELL = re.compile(r'(?<=<span class="pre">)[^<]{8,11}(?=</span>)')
 
 
