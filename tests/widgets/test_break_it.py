@@ -382,7 +382,7 @@ def test_a_puzzle_hides_its_line_until_it_is_found(live):
     line(opened, "mask").press("Enter")
     assert opened.text(SAID).startswith("✓ Found! check says: Query t sees key t + 1")
     assert marks(opened)[:2] == ["✗", "✓"]
-    assert "The first ✗ is the wrong line" in opened.text(".mha-lead")
+    assert "Below the first ✗ stands the right line" in opened.text(".mha-lead")
     opened.button("copy link").click()
     assert "guess" not in opened.page.evaluate("location.hash")
     opened.button("reset").click()
