@@ -1,7 +1,8 @@
 """The first screen of a lesson: a question, a picture, and the rest in a bar.
 
 A figure with the class `opening` stands below the first heading. One that is
-drawn in that section moves there; further down it stays, and a copy does.
+drawn in that section moves there, and its code with it; further down it stays,
+and a copy does.
 """
 
 import re
@@ -24,7 +25,7 @@ FIGURE = re.compile(
 )
 NUMBER = re.compile(r'<span class="caption-number">(.*?) ?</span>')
 HEADER_LINK = re.compile(r'<a class="headerlink".*?</a>', re.DOTALL)
-MOVED = '<div class="drawn-above"></div>'
+CODE = r"(?:\s*(<details class=\"admonition hide.*?</details>))?"
 
 
 def in_a_bar(head: str) -> str:
@@ -63,8 +64,11 @@ def with_picture(rest: str) -> str:
     else:
         shown = f'<div class="cell_output opening">{figure[0]}</div>'
         drawn = re.escape(figure[0])
-        output = rf'<div class="cell_output[^>]*>\s*{drawn}\s*</div>'
-        text = re.sub(output, MOVED, text)
+        output = rf'<div class="cell_output[^>]*>\s*{drawn}\s*</div>{CODE}'
+        cell = re.search(output, text, re.DOTALL)
+        text = re.sub(output, "", text, flags=re.DOTALL)
+        if cell and cell[1]:
+            shown += f'<div class="cell docutils container">{cell[1]}</div>'
     return f"{heading}{end}\n{shown}{text}"
 
 

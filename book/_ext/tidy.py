@@ -1,12 +1,16 @@
 """Small repairs of what other extensions put on a page."""
 
+import ast
 import re
+from html import unescape
 from pathlib import Path
 
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.transforms.post_transforms import SphinxPostTransform
+
+from mha_lib.widgets.base import VIEW
 
 LAST_LINE = re.compile(
     r"^[\w.]+(Error|Exception|Warning|Interrupt)\b", re.MULTILINE
@@ -39,9 +43,12 @@ def drop_repeated_ids(app: Sphinx, doctree: nodes.document, page: str) -> None:
 def unbracket_numbers(app: Sphinx, doctree: nodes.document, page: str) -> None:
     """Our exercises carry their number as title, which would read "(2.1)"."""
     for kind in (nodes.title, nodes.reference):
-        for node in doctree.findall(kind):
+        for node in list(doctree.findall(kind)):
             if found := NUMBERED.fullmatch(node.astext()):
-                node.children = [nodes.Text(f"{found[1]}{found[2]}")]
+                text = f"{found[1]}{found[2]}"
+                node.children = [nodes.Text(text.lstrip())]
+                if text.startswith(" "):  # or it would be underlined
+                    node.parent.insert(node.parent.index(node), nodes.Text(" "))
 
 
 CHAPTER = re.compile(r"book/(\d\d)_")
@@ -101,12 +108,20 @@ HYPHENED = re.compile(
 )
 
 
+# In a table a shorter name may, too: its column would be as wide as the name.
+CELL = re.compile(r"<td\b.*?</td>", re.DOTALL)
+IN_A_CELL = re.compile(r'(?<=<span class="pre">)[^<]{8,11}(?=</span>)')
+
+
 def let_names_break(html: str) -> str:
     """Allow a line to end after each `_` and before each `.` of a long name."""
+
+    def broken(name: re.Match) -> str:
+        return BREAKS.sub(r"\g<0><wbr>", name[0])
+
     html = HYPHENED.sub('<span class="pre whole">', html)
-    return INLINE_CODE.sub(
-        lambda name: BREAKS.sub(r"\g<0><wbr>", name[0]), html
-    )
+    html = CELL.sub(lambda cell: IN_A_CELL.sub(broken, cell[0]), html)
+    return INLINE_CODE.sub(broken, html)
 
 
 # A fold has one name, not one for each state, and no label over it.
@@ -117,22 +132,69 @@ FOLD = re.compile(
 )
 
 
-def what_is_folded(cell: nodes.container) -> str:
+def what_is_folded(cell: nodes.container, used: bool) -> str:
     """Name a fold by what it holds; all would read "code cell source"."""
     code, shown = cell.children[0].astext(), cell.children[1:]
     if "tag_setup" in cell["classes"]:
         return "Set-up"
-    if any("opening" in x["classes"] for x in cell.findall(nodes.figure)):
-        return "How the first picture is drawn"
+    if any(VIEW in x.astext() for x in cell.findall(nodes.raw)):
+        return "How this widget is made"
     if any(part.next_node(nodes.image) for part in shown):
         return "How this picture is drawn"
     if shown:
         return "How this is computed"
     if code.startswith("# The data"):
         return "The data"
-    if "assert" in code:
-        return "The assertions behind the text"
-    return "Code that is used below"
+    if "assert" not in code:
+        return "Code that is used below"
+    if used:
+        return "Code that is used below, and assertions"
+    return "The assertions behind the text"
+
+
+def binds(tree: ast.Module) -> set[str]:
+    """What a cell gives a name to, at its top or in a loop."""
+    found, left = set(), [*tree.body]
+    while left:
+        match left.pop():
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                found.add(name)
+            case ast.Name(id=name, ctx=ast.Store()):
+                found.add(name)
+            case ast.ListComp() | ast.SetComp() | ast.DictComp():
+                pass
+            case ast.GeneratorExp() | ast.Lambda():
+                pass
+            case node:
+                left += ast.iter_child_nodes(node)
+    return found
+
+
+def reads(tree: ast.Module) -> set[str]:
+    names = [x for x in ast.walk(tree) if isinstance(x, ast.Name)]
+    return {x.id for x in names if isinstance(x.ctx, ast.Load)}
+
+
+OF_IPYTHON = re.compile(r"^( *)[%!].*$", re.MULTILINE)
+
+
+def used_below(cells: list[nodes.container]) -> list[bool]:
+    """Of each cell, whether a later one that is no mere check reads its names.
+
+    Names that an earlier cell gave, or the later one gives itself, count not.
+    """
+    sources = [cell.next_node(nodes.literal_block).astext() for cell in cells]
+    trees = [ast.parse(OF_IPYTHON.sub(r"\1pass", x)) for x in sources]
+    given, found = set(), []
+    for i, tree in enumerate(trees):
+        own, later = binds(tree) - given, set()
+        for cell, other in zip(cells[i + 1 :], trees[i + 1 :]):
+            check = cell.get("hide_mode") == "input" and len(cell.children) == 1
+            if not check:
+                later |= (reads(other) - binds(other)) & own
+        given |= own
+        found.append(bool(later))
+    return found
 
 
 class FoldBelow(SphinxPostTransform):
@@ -142,11 +204,71 @@ class FoldBelow(SphinxPostTransform):
     formats = ("html",)
 
     def run(self, **kwargs) -> None:
-        for cell in self.document.findall(nodes.container):
+        containers = self.document.findall(nodes.container)
+        cells = [x for x in containers if x.get("nb_element") == "cell_code"]
+        for cell, used in zip(cells, used_below(cells)):
             if cell.get("hide_mode") == "input" and cell.children:
                 fold, *shown = cell.children
-                fold["prompt_show"] = what_is_folded(cell)
+                fold["prompt_show"] = what_is_folded(cell, used)
+                if not shown:
+                    fold["prompt_show"] += number_among_its_like(cell, fold)
                 cell.children = [*shown, fold]
+
+
+COUNTED = re.compile(r"(.*?)(?: \((\d+)\))?")
+
+
+def number_among_its_like(cell: nodes.container, fold: nodes.Element) -> str:
+    """The number of a fold that stands right below another of its name."""
+    at = cell.parent.index(cell)
+    above = cell.parent[at - 1] if at else None
+    if not isinstance(above, nodes.container) or len(above.children) != 1:
+        return ""
+    found = COUNTED.fullmatch(above.children[0].get("prompt_show", ""))
+    like = found[1] == fold["prompt_show"]
+    return f" ({int(found[2] or 1) + 1})" if like else ""
+
+
+OPENS, CLOSES = re.compile(r"[^\w\s]+$"), re.compile(r"^[^\w\s]+")
+
+
+class Unbroken(SphinxPostTransform):
+    """No line ends between a formula and the signs that touch it."""
+
+    default_priority = 200
+    formats = ("html",)
+
+    def run(self, **kwargs) -> None:
+        for formula in list(self.document.findall(nodes.math)):
+            around, at = formula.parent, formula.parent.index(formula)
+            before = signs(around, at - 1, OPENS) if at else ""
+            after = signs(around, at + 1, CLOSES)
+            if before or after:
+                parts = [nodes.Text(before), formula, nodes.Text(after)]
+                whole = nodes.inline("", "", *parts, classes=["unbroken"])
+                around[at] = whole
+
+
+def signs(around: nodes.Element, at: int, pattern: re.Pattern) -> str:
+    """Take the signs at one end off the text that stands there."""
+    beside = around[at] if at < len(around) else None
+    found = isinstance(beside, nodes.Text) and pattern.search(beside)
+    if not found:
+        return ""
+    around[at] = nodes.Text(pattern.sub("", beside))
+    return found[0]
+
+
+class LeadsIn(SphinxPostTransform):
+    """A sentence that ends in a colon stays, on paper, with what follows it."""
+
+    default_priority = 200
+    formats = ("html",)
+
+    def run(self, **kwargs) -> None:
+        for paragraph in self.document.findall(nodes.paragraph):
+            if paragraph.astext().endswith(":"):
+                paragraph["classes"].append("leads-in")
 
 
 # A link to the page before or after, and the title that ends it.
@@ -220,6 +342,32 @@ def say_how_wide(html: str) -> str:
     return WIDE.sub(r"\1--wide: \2; ", html)
 
 
+# What a cell prints, and how long its longest line is: on a phone one of up to
+# `FITS` characters gets letters that let it fit, a longer one goes on below.
+PRINTED = re.compile(
+    r'(?P<head><div class="output (?:text_plain|stream)\b[^>]*><div[^>]*>)<pre>'
+    r"(?P<text>.*?)</pre>",
+    re.DOTALL,
+)
+WHOLE, FITS = 42, 60
+
+
+def fit_printed(html: str) -> str:
+    def fitted(found: re.Match) -> str:
+        text = unescape(re.sub("<[^>]+>", "", found["text"]))
+        longest = max(map(len, text.splitlines()), default=0)
+        if longest <= WHOLE:
+            return found[0]
+        how = (
+            f'style="--letters: {longest}"'
+            if longest <= FITS
+            else 'class="long"'
+        )
+        return f"{found['head']}<pre {how}>{found['text']}</pre>"
+
+    return PRINTED.sub(fitted, html)
+
+
 def repair_pages(app: Sphinx, error: Exception | None) -> None:
     if error or app.builder.format != "html":
         return
@@ -233,6 +381,7 @@ def repair_pages(app: Sphinx, error: Exception | None) -> None:
             html = pattern.sub(better, html)
         html = FOLD.sub(r'\1><p class="\2</summary>', let_names_break(html))
         html = say_what_comes(say_how_wide(html), page, promises)
+        html = fit_printed(html)
         page.write_text(html, encoding="utf-8")
 
 
@@ -241,7 +390,8 @@ def setup(app: Sphinx) -> dict:
     app.connect(  # after Sphinx has numbered them from 1 to the end of the book
         "env-get-updated", number_by_chapter, priority=900
     )
-    app.add_post_transform(FoldBelow)
+    for transform in (FoldBelow, Unbroken, LeadsIn):
+        app.add_post_transform(transform)
     app.connect("doctree-resolved", drop_repeated_ids)
     app.connect("doctree-resolved", unbracket_numbers)
     app.connect("html-page-context", lead_past_deeper)

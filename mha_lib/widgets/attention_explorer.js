@@ -14,7 +14,7 @@ const LARGEST = 8;
 const ROW = 26; // pixels from word to word, as in the style sheet
 const GAP = 64; // from query to key
 const NARROW = 560;
-const TALL = { wide: 310, narrow: 235, many: 170 }; // pixels that the map may take
+const TALL = { wide: 310, narrow: 200, many: 160 }; // pixels that the map may take
 const LIKE = 0.5; // of its weight: then a head is called by the pattern's name
 
 /** A value as a shade in −1…1. Scores are held against the largest of their layer. */
@@ -289,7 +289,7 @@ export default widget("Attention explorer", (ui) => {
   );
 }, {
   question: "Where does each word look?",
-  lead: "Choose a word: arcs lead to the words that it looks at, thicker for more weight.",
+  lead: "Choose a word: thicker arcs carry more weight.",
   lesson: ["layer", "head", "query", "key", "view", "log", "pattern"],
 });
 

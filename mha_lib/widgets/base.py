@@ -4,9 +4,9 @@
 
 - has a question as its title and one sentence below it that says what to do: with both
   it is understood without the text around it (`question` and `lead` in its `.js`);
-- is at most 600 pixels high in a column of 688, the book's on a desk, and 900 on a
-  phone of 390, in its first state and in each that *Try this* sets; what is seldom
-  needed lies under *More*;
+- is at most 600 pixels high in a column of 688, the book's on a desk, and 844 on a
+  phone of 390, one screen, in its first state and in each that *Try this* sets; what
+  is seldom needed lies under *More*;
 - begins with something that surprises; *Try this* sets the states worth a look;
 - has *reset*, and *undo* where the reader edits; *copy link* puts the state, the traits
   of `lesson`, into the address, and a page opened with it shows that state, over

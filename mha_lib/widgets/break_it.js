@@ -171,7 +171,7 @@ export default widget("Break it", (ui) => {
   const list = h("select", {
     id: `${ui.id}-mistake`,
     onchange: () => ui.setAll({ mistakes: ui.get("mistakes").with(ui.get("opened"), list.value), patient: "", sealed: false, ...fresh }),
-  }, h("option", { value: "" }, "none: it is right"), Object.entries(GROUPS).map(([step, title]) =>
+  }, h("option", { value: "" }, "no mistake"), Object.entries(GROUPS).map(([step, title]) =>
     h("optgroup", { label: title }, Object.keys(known).filter((name) => WRONG[name]?.step === step).map((name) =>
       h("option", { value: name }, name)))));
   const chooser = h("span", { class: "mha-control" },
@@ -234,7 +234,7 @@ export default widget("Break it", (ui) => {
       : sought() && !now().first ? "Map, output and loss are right. Switch on three inputs, or press the line you suspect."
       : sought() ? "No error, no wrong shape. Look at maps and loss, then press the line you suspect."
       : secret() ? "Its code is hidden. Compare its map with the right one, and choose what is wrong."
-        : now().first ? "No error, no wrong shape. The first ✗ is the wrong line; the right one stands below."
+        : now().first ? "Below the first ✗ stands the right line."
           : now().mistake ? "Its code is wrong, and no number shows it. Switch on three inputs."
           : "No number of this program is wrong. Press a line for its numbers, or change its mistake.");
     three.hidden = Boolean(found);

@@ -6,6 +6,9 @@ import { css, h, palette, put, shade, svg } from "./common.js";
 const FONT = "system-ui, sans-serif";
 const CLOSE = 1; // nats: losses that end nearer to each other are drawn larger
 
+/** On a phone, where all of it has to fit one screen. */
+const narrow = (ui) => ui.width(ui.root) < 560;
+
 function prepared(canvas, width, height) {
   const scale = window.devicePixelRatio || 1;
   Object.assign(canvas, { width: Math.round(width * scale), height: Math.round(height * scale) });
@@ -22,7 +25,7 @@ export function thumbnail(ui, content) {
   ui.follow(() => {
     const { cells, B, H, T, of } = content();
     const colours = palette(ui.root);
-    const cell = ui.width(ui.root) < 560 ? 2 : 3;
+    const cell = narrow(ui) ? 2 : 3;
     const now = [...of, colours, cell, window.devicePixelRatio];
     if (known && now.every((x, i) => x === known[i])) return;
     known = now;
@@ -88,7 +91,7 @@ export function threefold(ui, { content, move }) {
     const gap = 12;
     const panel = Math.min(114, Math.floor((width - left - 2 * gap) / 3));
     const wide = panel / columns;
-    const high = Math.min(16, Math.floor(panel / rows.length));
+    const high = Math.min(narrow(ui) ? 12 : 16, Math.floor(panel / rows.length));
     const top = 17;
     layout = { left, top, wide, high, step: panel + gap };
     const context = prepared(canvas, left + 3 * panel + 2 * gap + 2, top + rows.length * high + 2);
@@ -139,13 +142,14 @@ export function threefold(ui, { content, move }) {
  * left out: else two lines that are a tenth apart would be one.
  */
 export function lossPicture(ui, content) {
-  const [W, H, left, bottom] = [128, 86, 22, 16];
+  const [W, left, bottom] = [128, 22, 16];
   const frame = h("div", { class: "mha-loss" });
-  let known = null;
+  let known = [];
   ui.follow(() => {
     const { steps, label, gap, seen, ...curves } = content();
-    if (known === curves.here) return;
-    known = curves.here;
+    const H = narrow(ui) ? 74 : 86;
+    if (known[0] === curves.here && known[1] === H) return;
+    known = [curves.here, H];
     const close = Math.abs(gap) < CLOSE;
     const high = 0.6 + 2 * Math.abs(gap); // room for the gap, for noise, and for words
     const both = [curves.right, curves.here ?? []];

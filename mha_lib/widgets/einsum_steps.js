@@ -367,6 +367,6 @@ export default widget("Einsum steps", (ui) => {
   );
 }, {
   question: "What does an einsum do for one cell?",
-  lead: "Press next: one product after the other joins the sum of the framed cell.",
+  lead: "Press next: products add up in the framed cell.",
   lesson: ["example", "equation", "at"],
 });

@@ -245,7 +245,7 @@ def _chapter() -> dict[str, tuple]:
         "context of one head": ("ts,sv->tv", {"weights": weights, "values": v}),
         "dot product": ("d,d->", {"q": q[0], "k": k[0]}),
         "scores of all heads": ("tbhd,sbhd->bhts", heads),
-        "the same in the source's order": ("tbhd,sbhd->tsbh", heads),
+        "the source's order": ("tbhd,sbhd->tsbh", heads),
         "context of all heads": ("tsbh,sbhd->tbhd", values),
         "batch first": ("tbe->bte", {"x": torch.arange(24).view(3, 2, 4)}),
         "a slope for each head": ("ts,h->tsh", {"distance": distance, "slope": [1, 2]}),

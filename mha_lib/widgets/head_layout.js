@@ -251,14 +251,17 @@ function waysToTry(ui, wrongWays) {
   const sizes = sizesOf(ui);
   const last = (steps) => run(steps, sizes).at(-1);
   const wrong = wrongWays.filter(([, steps]) => steps[0] === ui.get("steps")[0]);
-  const [, shown] = wrong.find(([, steps]) => `${steps}` === `${ui.get("beside")}`) ?? [];
-  const value = shown && last(shown).value;
-  const astray = value && places(value, sizes).filter(({ claim, element }) => claim !== null && claim !== element);
-  const { element } = astray?.at(-1) ?? {};
+  const astray = wrong.map(([, steps]) => {
+    const { value } = last(steps);
+    return value ? places(value, sizes).filter(({ claim, element }) => claim !== null && claim !== element) : [];
+  }).map((list) => list.map(({ element }) => element));
+  const shown = astray[wrong.findIndex(([, steps]) => `${steps}` === `${ui.get("beside")}`)] ?? [];
+  const everywhere = shown.filter((one) => astray.every((list) => !list.length || list.includes(one)));
+  const element = Math.max(...(everywhere.length ? everywhere : shown)); // one, whatever is compared
   if (!wrong.length) return ordersToTry(ui);
   const trait = ui.first.beside.length ? "beside" : "steps"; // where one way fills the screen
   return Object.fromEntries([
-    ...(astray?.length ? [[`follow ${labelOf(element, sizes)}`, { state: { element, at: 0 } }]] : []),
+    ...(shown.length ? [[`follow ${labelOf(element, sizes)}`, { state: { element, at: 0 } }]] : []),
     ...wrong.map(([name, steps]) => [name.replace(/^.*: /, ""), { state: { [trait]: steps, at: -1 } }]),
   ]);
 }

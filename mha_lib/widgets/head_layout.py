@@ -33,7 +33,7 @@ RECIPES = {
         "transpose(2, 3)",
         "transpose(1, 2)",
     ],
-    "merge: transpose, contiguous, view": [
+    "merge: transpose, copy, view": [
         "context",
         "transpose(1, 2)",
         "contiguous()",
@@ -41,14 +41,14 @@ RECIPES = {
     ],
     "merge, refused: no contiguous": ["context", "transpose(1, 2)", "view(B, T, E)"],
     "merge, wrong: no transpose": ["context", "view(B, T, E)"],
-    "TensorFlow style: split and concat, there and back": [
+    "TensorFlow: there and back": [
         "x",
         "split(D, 2)",
         "cat(0)",
         "split(B, 0)",
         "cat(2)",
     ],
-    "TensorFlow style, wrong: cut batch-major": [
+    "TensorFlow, wrong: batch-major": [
         "x",
         "split(D, 2)",
         "cat(0)",

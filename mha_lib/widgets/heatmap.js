@@ -13,7 +13,7 @@ const BARE = 4; // pixels on the left of rows without labels
  * list of all that the cells depend on; while it and the labels stay the same, only what
  * is lit is drawn again.
  * `move(i, j)` is called where the pointer or the arrow keys go, `pick(i, j)` for a
- * click, Enter or Space. No cell is wider than `most()`, the map no higher than `tall()`.
+ * click, Enter or Space. A text stands in cells of 26 pixels and more, or of `least`. No cell is wider than `most()`, the map no higher than `tall()`.
  * Rows whose labels are empty stand beside a map that has them.
  */
 export function heatmap(ui, { content, move, pick, rowTitle = "query", columnTitle = "key", most = () => 40, tall }) {
@@ -202,7 +202,7 @@ function drawCells(context, now, { left, top, cell }, colours) {
         context.lineTo(x + cell - gap - 2, y + 2);
         context.stroke();
       }
-      const text = cell >= 26 && !hidden && now.text?.(i, j);
+      const text = cell >= (now.least ?? 26) && !hidden && now.text?.(i, j);
       if (text) {
         context.fillStyle = ink(fill);
         context.font = `${cell >= 34 ? 11 : 9}px ${FONT}`;

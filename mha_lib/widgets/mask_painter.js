@@ -175,6 +175,7 @@ export default widget("Mask painter", (ui) => {
   const map = drawing(() => ({
     value: () => 0.75,
     text: () => "●",
+    least: 12, // one sign has room where a number has none
     outlined: (t, s) => now.mask[t][s] !== now.byRules[t][s],
     label: "mask: arrow keys move, Space paints a cell, Shift and an arrow key paint on",
   }), { move, pick });
@@ -336,6 +337,6 @@ export default widget("Mask painter", (ui) => {
   );
 }, {
   question: "Who may see whom?",
-  lead: "Choose a rule or paint cells of the mask: the weights follow. Painted cells are outlined.",
+  lead: "Choose a rule or paint cells: weights follow.",
   lesson: [...RULES, "mask", "query", "key", "framework"],
 });

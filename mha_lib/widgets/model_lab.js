@@ -317,7 +317,7 @@ export default widget("Model lab", (ui) => {
   );
 }, {
   question: "Which head knows what comes next?",
-  lead: "A language model computes here. Switch a head off: what does it no longer know?",
+  lead: "Switch a head off: what is no longer known?",
   lesson: ["text", "off", "layer", "head", "query", "key", "temperature", "seed"],
 });
 

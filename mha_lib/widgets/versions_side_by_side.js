@@ -375,7 +375,7 @@ export default widget("Versions side by side", (ui) => {
   );
 }, {
   question: "Two programs, one input: where do they part?",
-  lead: "Other shapes are no mistake. Try one: ≠ marks each step whose numbers differ.",
+  lead: "≠ marks each step whose numbers differ.",
   lesson: ["left", "right", "mistake", "step", "r", "b", "h", "t", "s", "d"],
 });
 

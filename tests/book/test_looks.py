@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.book.conftest import PAPER, PHONE, printing, switch
+from tests.book.conftest import NARROW, PAPER, PHONE, printing, switch
 from tests.book.test_pages import soup
 from tools import book
 
@@ -75,6 +75,15 @@ def test_a_cut_edge_has_a_shadow(visit, page, selector, colours):
     assert shaded and all(shaded) and not hidden
 
 
+@pytest.mark.parametrize("place", range(5))
+def test_the_tables_of_the_notation_fit_a_phone(visit, place):
+    opened = visit("book/notation", viewport=NARROW).page
+    tables = opened.locator("article table")
+    assert tables.count() == 5
+    wide = "x => x.scrollWidth - x.clientWidth"
+    assert tables.nth(place).evaluate(wide) <= 1
+
+
 # --- paper --------------------------------------------------------------------------
 
 WITH_WIDGETS = ["book/03_all_heads_at_once", "book/05_masks"]
@@ -129,6 +138,31 @@ def test_nothing_on_paper_asks_to_be_pressed(sheet):
     with printing(sheet):
         assert buttons.evaluate_all(seen) == 0
         assert sheet.locator(".mha-question").evaluate_all(seen) > 0
+
+
+def test_two_maps_that_stand_side_by_side_are_of_one_size_on_paper(visit):
+    opened = visit("book/05_masks", viewport=PAPER).page
+    opened.wait_for_selector("html[data-widgets=ready]", state="attached")
+    with printing(opened):
+        sizes = opened.locator(".mha-painting canvas").evaluate_all(
+            "all => all.map(x => [x.clientWidth, x.clientHeight])"
+        )
+    assert len(sizes) == 2 and sizes[0] == sizes[1] != [0, 0]
+
+
+def test_no_page_ends_between_what_belongs_together(visit):
+    """A picture and its caption; a sentence that ends in a colon and what it says."""
+    opened = visit("book/05_masks", viewport=PAPER).page
+    with printing(opened):
+        inside = opened.locator("article :is(figure, .opening)").evaluate_all(
+            "all => all.map(x => getComputedStyle(x).breakInside)"
+        )
+        after = opened.locator("article p").evaluate_all(
+            "all => all.filter(x => x.textContent.trim().endsWith(':'))"
+            ".map(x => getComputedStyle(x).breakAfter)"
+        )
+    assert len(inside) > 2 and {*inside} == {"avoid"}
+    assert len(after) > 2 and {*after} == {"avoid"}
 
 
 def test_printing_itself_leaves_the_screen_as_it_was(visit):

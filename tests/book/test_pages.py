@@ -206,3 +206,9 @@ def test_captions_are_numbered_by_chapter(path):
         f"Fig. {path.stem[:2].lstrip('0')}.{1 if m else next(others)}" for m in marks
     ]
     assert [x.get_text(strip=True) for x in numbers if x] == wanted
+
+
+@pytest.mark.parametrize("page", book.pages())
+def test_no_link_begins_with_a_blank_that_would_be_underlined(page):
+    links = soup(book.HTML / f"{page}.html").select("article a.internal")
+    assert [x.get_text() for x in links if x.get_text().startswith(" ")] == []

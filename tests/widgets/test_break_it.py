@@ -382,7 +382,7 @@ def test_a_puzzle_hides_its_line_until_it_is_found(live):
     line(opened, "mask").press("Enter")
     assert opened.text(SAID).startswith("✓ Found! check says: Query t sees key t + 1")
     assert marks(opened)[:2] == ["✗", "✓"]
-    assert "The first ✗ is the wrong line" in opened.text(".mha-lead")
+    assert "Below the first ✗ stands the right line" in opened.text(".mha-lead")
     opened.button("copy link").click()
     assert "guess" not in opened.page.evaluate("location.hash")
     opened.button("reset").click()
@@ -690,3 +690,34 @@ def test_a_finger_hits_each_line_and_the_map_leaves_the_frame_of_its_tile(live):
                 x.querySelector('canvas').getBoundingClientRect().bottom)"""
         )
         assert min(below) >= 3  # the frame is 2 pixels wide
+
+
+def focused(opened) -> str:
+    """Where the focus is: in the widget, or nowhere."""
+    return opened.page.evaluate(
+        "() => document.activeElement.closest('.mha') ? 'here' : 'lost'"
+    )
+
+
+def test_the_focus_stays_while_buttons_come_and_go(live):
+    opened = live(BreakIt(sealed=True))
+    opened.button("show me").press("Enter")
+    assert opened.button("show me").is_hidden() and focused(opened) == "here"
+    opened.button(PATIENT).press("Enter")
+    answer = opened.root_element.locator(".mha-answer").first
+    answer.press("Enter")
+    assert answer.is_hidden() and focused(opened) == "here"
+    opened.button("leave").press("Enter")
+    assert opened.button("leave").is_hidden() and focused(opened) == "here"
+
+
+@pytest.mark.parametrize("viewport", [DESK, PHONE], ids=["desk", "phone"])
+def test_each_mark_stands_beside_the_first_line_of_its_step(live, viewport):
+    opened = live(BreakIt(sealed=True), viewport=viewport)
+    opened.button("show me").click()
+    tops = opened.root_element.locator(".mha-line").evaluate_all(
+        "all => all.map(x => ['b', 'code'].map(y =>"
+        " x.querySelector(y).getBoundingClientRect().top))"
+    )
+    assert len(tops) == len(STEPS)
+    assert all(abs(mark - code) < 4 for mark, code in tops), tops

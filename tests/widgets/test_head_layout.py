@@ -9,7 +9,7 @@ import torch
 from mha_lib.layouts import batch_to_heads, heads_to_batch, merge_heads, split_heads
 from mha_lib.widgets import HeadLayout
 from mha_lib.widgets.head_layout import RECIPES, _apply, _run
-from tests.widgets.conftest import MOST, ORDERS, assert_says
+from tests.widgets.conftest import DESK, MOST, ORDERS, PHONE, assert_says
 
 NAMES = list(RECIPES)
 SPLIT, ALONE, INTERLEAVED, MERGE, REFUSED, UNTURNED, CONCAT, BATCH_MAJOR = NAMES
@@ -785,3 +785,37 @@ def test_numbers_of_both_ways_travel_when_they_part(live):
             .map(x => x?.getAttribute('aria-label'))"""
     )
     assert {"steps below them"} <= set(travelling)
+
+
+# Letters that stand on one another: [label, how far] of each pair.
+COLLIDES = """() => [...document.querySelectorAll('.mha-cell:has(sup)')].map(cell => {
+    const text = document.createRange();
+    text.selectNode(cell.firstChild);
+    return text.getBoundingClientRect().right
+        - cell.querySelector('sup').getBoundingClientRect().left;
+})"""
+BRACKETS = """() => [...document.querySelectorAll('.mha-begins.mha-ends .mha-reader')]
+    .filter(x => x.checkVisibility()).map(x => {
+        const [style, text] = [getComputedStyle(x), document.createRange()];
+        text.selectNodeContents(x);
+        return x.clientWidth - parseFloat(style.paddingLeft)
+            - parseFloat(style.paddingRight) - text.getBoundingClientRect().width;
+    })"""
+
+
+@pytest.mark.parametrize("viewport", [DESK, PHONE], ids=["desk", "phone"])
+def test_no_letter_stands_on_another(live, viewport):
+    opened = live(HeadLayout(T=2, embed_dim=6, num_heads=3), viewport=viewport)
+    opened.button("heads interleaved").click()
+    crosses = opened.page.evaluate(COLLIDES)
+    assert len(crosses) == 8 and max(crosses) <= 0.5
+    brackets = opened.page.evaluate(BRACKETS)
+    assert len(brackets) == 12 and min(brackets) >= 2
+
+
+def test_what_is_followed_keeps_its_name_whatever_is_compared(live):
+    opened = live(HeadLayout(T=2, embed_dim=6, num_heads=3))
+    for way in ("heads interleaved", "view alone"):
+        assert opened.button("follow b3").is_visible()
+        opened.button(way).click()
+    assert opened.button("follow b3").is_visible()

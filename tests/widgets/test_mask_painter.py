@@ -26,7 +26,7 @@ from mha_lib import (
     padding_mask,
 )
 from mha_lib.widgets import MaskPainter
-from tests.widgets.conftest import number
+from tests.widgets.conftest import PHONE, number
 
 T, S, E = 4, 6, 10
 CELL = 34  # pixels: none is wider
@@ -788,3 +788,26 @@ def test_still():
     assert [axes.get_title() for axes in figure.axes] == ["mask", "weights"]
     assert sum(text.get_text() == "●" for text in figure.axes[0].texts) == 10
     plt.close(figure)
+
+
+# Beside the signs in dark cells nothing on a light map is wholly white.
+WHITE = """canvas => {
+    const { width, height } = canvas;
+    const { data } = canvas.getContext('2d').getImageData(0, 0, width, height);
+    let count = 0;
+    for (let i = 0; i < data.length; i += 4) {
+        if (data.slice(i, i + 4).every(x => x === 255)) count += 1;
+    }
+    return count;
+}"""
+
+
+def test_a_phone_shows_the_sign_that_the_legend_names(live):
+    opened = live(MaskPainter(7), viewport=PHONE)
+    assert "●" in opened.text(".mha-mask p")
+    signs, numbers = (
+        opened.root_element.locator(f"{x} canvas").evaluate(WHITE)
+        for x in (".mha-mask", ".mha-weights")
+    )
+    may_attend = sum(map(sum, MaskPainter(7).mask))
+    assert signs > 4 * may_attend > 0 == numbers

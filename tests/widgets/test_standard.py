@@ -108,6 +108,49 @@ def test_a_phone_says_what_the_buttons_are_for(live, name):
     assert len(buttons) > 1 and all(x.is_visible() for x in [caption, *buttons])
 
 
+def any_widget(name: str):
+    return BreakIt(sealed=True) if name == "break it" else LESSONS[name]()
+
+
+# What the chosen option needs, with the arrow beside it, and what its list has.
+TOO_LONG = """() => [...document.querySelectorAll('.mha select')]
+    .filter(list => list.checkVisibility()).flatMap(list => {
+    const [style, now] = [getComputedStyle(list), list.selectedIndex];
+    const pen = document.createElement('canvas').getContext('2d');
+    pen.font = style.font;
+    const beside = parseFloat(style.paddingLeft) + parseFloat(style.paddingRight) + 16;
+    const found = [...list.options].filter((option, i) => {
+        list.selectedIndex = i;
+        return pen.measureText(option.text).width + beside > list.clientWidth;
+    });
+    list.selectedIndex = now;
+    return found.map(option => option.text);
+})"""
+
+
+@pytest.mark.parametrize("screen", MOST)
+@pytest.mark.parametrize("name", [*LESSONS, "break it"])
+def test_what_is_chosen_is_read_whole(live, name, screen):
+    opened = live(any_widget(name), viewport=MOST[screen][0], folded=False)
+    if name == "break it":
+        opened.button("show me").click()
+    assert opened.page.evaluate(TOO_LONG) == []
+
+
+@pytest.mark.parametrize("name", [*LESSONS, "break it"])
+def test_the_focus_is_never_lost(live, name):
+    """A reader with a keyboard goes on from the place where a button was pressed."""
+    opened = live(any_widget(name), folded=False)
+    focus = "() => document.activeElement.closest('.mha') !== null"
+    labels = opened.root_element.locator(".mha-button, .mha-answer").all_inner_texts()
+    for label in dict.fromkeys(x for x in labels if x and x != "copy link"):
+        button = opened.root_element.get_by_role("button", name=label, exact=True)
+        one = button.first
+        if one.count() and one.is_visible() and one.is_enabled():
+            one.press("Enter")
+            assert opened.page.evaluate(focus), label
+
+
 @pytest.mark.parametrize("name", LESSONS)
 def test_buttons_set_states_and_reset_brings_the_lesson_back(live, name):
     opened = live(LESSONS[name]())
