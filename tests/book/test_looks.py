@@ -47,6 +47,30 @@ def test_a_long_name_is_split(visit):
     assert max(lines) > 1
 
 
+# --- notes beside code ----------------------------------------------------------------
+
+NOTES = """all => all.map(note => {
+    const box = x => x.getBoundingClientRect();
+    const later = [...document.querySelectorAll(".highlight pre")].find(
+        x => note.compareDocumentPosition(x) & Node.DOCUMENT_POSITION_FOLLOWING);
+    return [box(note).left, box(note).top, box(note).bottom, box(note).width,
+            box(later).right, box(later).top, box(later).bottom];
+})"""
+
+
+@pytest.mark.parametrize("page", ["book/03_all_heads_at_once", "book/05_masks"])
+def test_a_note_stands_beside_its_code_or_before_it(visit, page):
+    opened = visit(page, viewport={"width": 1280, "height": 800})
+    notes = opened.page.locator("aside.margin")
+    assert notes.count() == 1
+    ((left, top, bottom, _, right, first, last),) = notes.evaluate_all(NOTES)
+    assert left > right and abs(top - first) < 24 and bottom < last + 24
+    opened = visit(page, viewport=PHONE)
+    notes = opened.page.locator("aside.margin")
+    ((_, _, bottom, width, _, first, _),) = notes.evaluate_all(NOTES)
+    assert width > 340 and bottom < first
+
+
 # --- what goes on beyond the edge of a phone ------------------------------------------
 
 SHADE = """selector => {

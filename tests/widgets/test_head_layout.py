@@ -735,7 +735,7 @@ BACK = {
     "right: split, concat": [*STACK, "split(B, 0)", "cat(2)"],
 }
 IN_THE_BOOK = {
-    "chapter 3": lambda: HeadLayout(T=2, embed_dim=6, num_heads=3),
+    "chapter 3": lambda: HeadLayout(T=3, embed_dim=8, num_heads=2),
     "orders": lambda: HeadLayout(
         2, embed_dim=4, num_heads=2, batch=2, recipes=ORDERS, beside=""
     ),
