@@ -280,10 +280,11 @@ export default widget("Mask painter", (ui) => {
     };
     return { ...all, mask: ruled((trait) => (trait in all ? all[trait] : ui.get(trait))) };
   };
+  const some = ui.first.length < S ? ui.first.length : Math.ceil(S / 2); // as the lesson has
   const TRIES = {
     "causal": { state: only({ causal: true }), note: "No word sees a later one: the first has only itself, and weight 1." },
     "padding on the left": {
-      state: only({ causal: true, length: Math.ceil(S / 2), side: "left" }),
+      state: only({ causal: true, length: some, side: "left" }),
       note: "The filler comes first. Which words now see no key at all?" },
     "a window": {
       state: only({ causal: true, window: Math.min(3, S) }), note: "Each word sees itself and the two before it." },

@@ -68,7 +68,7 @@ def test_a_note_stands_beside_its_code_or_before_it(visit, page):
     opened = visit(page, viewport=PHONE)
     notes = opened.page.locator("aside.margin")
     ((_, _, bottom, width, _, first, _),) = notes.evaluate_all(NOTES)
-    assert width > 340 and bottom < first
+    assert width > 320 and bottom < first
 
 
 # --- what goes on beyond the edge of a phone ------------------------------------------

@@ -10,6 +10,7 @@ from mha_lib.layouts import batch_to_heads, heads_to_batch, merge_heads, split_h
 from mha_lib.widgets import HeadLayout
 from mha_lib.widgets.head_layout import RECIPES, _apply, _run
 from tests.widgets.conftest import DESK, MOST, ORDERS, PHONE, assert_says
+from tools import book
 
 NAMES = list(RECIPES)
 SPLIT, ALONE, INTERLEAVED, MERGE, REFUSED, UNTURNED, CONCAT, BATCH_MAJOR = NAMES
@@ -735,7 +736,7 @@ BACK = {
     "right: split, concat": [*STACK, "split(B, 0)", "cat(2)"],
 }
 IN_THE_BOOK = {
-    "chapter 3": lambda: HeadLayout(T=3, embed_dim=8, num_heads=2),
+    "chapter 3": lambda: HeadLayout(T=2, embed_dim=6, num_heads=3),
     "orders": lambda: HeadLayout(
         2, embed_dim=4, num_heads=2, batch=2, recipes=ORDERS, beside=""
     ),
@@ -744,6 +745,11 @@ IN_THE_BOOK = {
         2, embed_dim=4, num_heads=2, batch=2, recipes=BACK, beside=""
     ),
 }
+
+
+def test_the_sizes_are_those_of_the_chapter():
+    (source,) = (book.ROOT / "book").glob("03_*.ipynb")
+    assert "HeadLayout(T=2, embed_dim=6, num_heads=3)" in source.read_text("utf-8")
 
 
 @pytest.mark.parametrize(("viewport", "most"), MOST.values(), ids=MOST)
