@@ -64,7 +64,7 @@ def test_a_note_stands_beside_its_code_or_before_it(visit, page):
     notes = opened.page.locator("aside.margin")
     assert notes.count() == 1
     ((left, top, bottom, _, right, first, last),) = notes.evaluate_all(NOTES)
-    assert left > right and abs(top - first) < 24 and bottom < last + 24
+    assert left > right and abs(top - first) < 24 and bottom < last + 48
     opened = visit(page, viewport=PHONE)
     notes = opened.page.locator("aside.margin")
     ((_, _, bottom, width, _, first, _),) = notes.evaluate_all(NOTES)
