@@ -162,7 +162,7 @@ def binds(tree: ast.Module) -> set[str]:
             case ast.Name(id=name, ctx=ast.Store()):
                 found.add(name)
             case ast.ListComp() | ast.SetComp() | ast.DictComp():
-                pass
+                pass  # what they name is their own
             case ast.GeneratorExp() | ast.Lambda():
                 pass
             case node:

@@ -129,8 +129,3 @@ def test_a_mask_cut_from_a_square_is_right_and_has_the_memory():
         for probe in TASKS[task].probes(0):
             longest = max(probe["sizes"][axis] for axis in "TS")
             assert 4 * longest**2 < 1 << 27, probe["name"]  # bytes
-
-
-def test_a_square_mask_is_named():
-    found = diagnose(lambda T, S: torch.ones(T, T).tril().bool(), "causal_mask")
-    assert found.mistakes == ["causal-square"]

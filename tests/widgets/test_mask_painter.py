@@ -167,6 +167,14 @@ def test_who_has_a_mouse_needs_no_leave_to_paint(live):
     assert live(painter()).button("Paint with a finger").count() == 0
 
 
+def test_what_to_try_keeps_the_padding_of_the_lesson(live):
+    lesson = MaskPainter(T, S)
+    lesson.length = 2
+    opened = live(lesson)
+    opened.button("padding on the left").click()
+    check(opened, causal_mask(T, S) & (torch.arange(S) >= S - 2))
+
+
 def test_what_to_try(live):
     tried = {
         "causal": causal_mask(T, S),
