@@ -287,3 +287,25 @@ def test_no_solution_is_left_in_a_student_version(path):
     text = (path.parent / "student" / path.name).read_text(encoding="utf-8")
     assert "SOLUTION" not in text
     assert assignments.BLANK in text
+
+
+@pytest.mark.parametrize("also", [False, True], ids=["it alone", "all after it"])
+@pytest.mark.parametrize("first", range(8))
+def test_what_is_still_to_write_is_said_in_words(first, also):
+    """Each example of assignment 2 fails in words where an answer is missing."""
+    (path,) = (path for path in book.assignments() if path.stem.startswith("a2_"))
+    cells = [c for c in notebook.read(path).cells if c.cell_type == "code"]
+    answers = [c for c in cells if "SOLUTION" in c.source]
+    assert len(answers) == 8
+    blank = answers[first:] if also else answers[first : first + 1]
+    names, said = {}, []
+    for cell in cells:
+        if "instructor" in notebook.tags(cell):
+            continue
+        source = assignments.without_solution(cell.source)
+        text = source if cell in blank else cell.source
+        try:
+            exec(re.sub(r"%\S+", "pass  #", text), names)
+        except AssertionError as error:
+            said.append(str(error))
+    assert said and all(said)
