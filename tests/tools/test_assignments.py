@@ -293,7 +293,7 @@ def test_no_solution_is_left_in_a_student_version(path):
 @pytest.mark.parametrize("first", range(8))
 def test_what_is_still_to_write_is_said_in_words(first, also):
     """Each example of assignment 2 fails in words where an answer is missing."""
-    (path,) = (path for path in book.assignments() if path.stem.startswith("a2_"))
+    (path,) = (path for path in book.sources() if path.stem.startswith("a2_"))
     cells = [c for c in notebook.read(path).cells if c.cell_type == "code"]
     answers = [c for c in cells if "SOLUTION" in c.source]
     assert len(answers) == 8
