@@ -120,6 +120,22 @@ def _shapes(
     return f"the output must have the shape {due}; got {shape(got, sizes or {})}"
 
 
+def _row_sum(sequence: int, head: int, row: int, yours: float, right: float) -> str:
+    """By what is wrong with it: all is hidden, too much is seen, or neither."""
+    where = f"(sequence {sequence}, head {head})"
+    if not right:
+        return (
+            f"Every key is hidden from query {row} {where}: its weights have to be 0, "
+            f"and yours sum to {yours:.2f}."
+        )
+    if abs(yours) < 0.005:
+        return (
+            f"Query {row} gives every key the weight 0 {where}; its weights have to "
+            "sum to 1."
+        )
+    return f"Row {row} of your map {where} sums to {yours:.2f}; it has to sum to 1."
+
+
 def _factor(factor: float, scale: float, letters: str = "") -> str:
     """How much too large the scores are, and what that is a division by."""
     said = f"Its scores are {factor:.3f} times the right ones"
@@ -252,8 +268,7 @@ WORDS: dict[str, str | Callable[..., str]] = {
     "normalised": "Each token of the output has the mean 0 and the deviation 1: is "
     "there a LayerNorm behind the layer?",
     # one example
-    "row-sum": "Row {row} of your map (sequence {sequence}, head {head}) sums to "
-    "{yours:.2f}; it has to sum to {right:.0f}.",
+    "row-sum": _row_sum,
     "hidden-weight": "Query {query} gives key {key}, which is hidden, the weight "
     "{yours:.2f} (sequence {sequence}, head {head}).",
     "other-weight": "Query {query} gives key {key} the weight {yours:.2f}; "

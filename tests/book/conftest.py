@@ -57,6 +57,7 @@ def opened(chromium, roots):
         visit.page.emulate_media(color_scheme=colours)
         visit.page.goto(f"{root}/{page}.html{query}")
         visit.page.evaluate("() => document.fonts.ready")
+        visit.seen_in = colours, viewport
         yield visit
         visit.page.evaluate("() => [localStorage, sessionStorage].map(x => x.clear())")
         visit.page.goto("about:blank")
@@ -72,12 +73,23 @@ def opened(chromium, roots):
 AT_ONCE = "*, ::before, ::after { transition: none !important }"
 
 
-def switch(page, colours: str, screen: dict) -> None:
-    """What a reader's system does in the evening, on a screen of that size."""
-    page.set_viewport_size(screen)
-    page.add_style_tag(content=AT_ONCE)
-    page.emulate_media(color_scheme=colours)
-    page.wait_for_selector(f"html[data-theme={colours}]", state="attached")
+def at_once(visit: Visit) -> None:
+    """Nothing of what is shown takes its time from now on."""
+    visit.page.add_style_tag(content=AT_ONCE)
+
+
+def switch(visit: Visit, colours: str, screen: dict) -> None:
+    """What a reader's system does in the evening, on a screen of that size.
+
+    The browser lays the page out anew each time: what is already so is left alone.
+    """
+    page, (colours_now, screen_now) = visit.page, visit.seen_in
+    if screen != screen_now:
+        page.set_viewport_size(screen)
+    if colours != colours_now:
+        page.emulate_media(color_scheme=colours)
+        page.wait_for_selector(f"html[data-theme={colours}]", state="attached")
+    visit.seen_in = colours, screen
 
 
 @contextmanager

@@ -1,8 +1,9 @@
 """Every page works in a browser: no network, no errors, mathematics, phones, paper.
 
-Opening a page is what takes long. Each is opened once: from a file, on a phone, in dark
-colours. Then the screen grows, the colours are switched, as the system of a reader
-switches them, and the page is printed. A sample is opened as a server gives it, too.
+Opening a page is what takes long, and laying it out anew is next. Each is opened once:
+from a file, on a phone, in dark colours. Then the colours are switched, as the system
+of a reader switches them, the screen grows, and the page is printed: the order of these
+tests is the one with the fewest changes. A sample is opened as a server gives it, too.
 """
 
 import functools
@@ -14,7 +15,15 @@ from axe_playwright_python.sync_playwright import Axe
 
 import mha_lib.widgets
 from mha_lib.widgets.base import VIEW, Widget
-from tests.book.conftest import DESK, NARROW, PAPER, PHONE, printing, switch
+from tests.book.conftest import (
+    DESK,
+    NARROW,
+    PAPER,
+    PHONE,
+    at_once,
+    printing,
+    switch,
+)
 from tools import book
 
 TOO_WIDE = """() => {
@@ -75,39 +84,7 @@ def sample(tried: list[str], name: str = "page", **options):
     return pytest.mark.parametrize(name, pages, **options)
 
 
-# --- each page, opened once -----------------------------------------------------------
-
-
-@pytest.fixture(scope="module", params=book.pages())
-def reader(request, opened):
-    with opened(request.param, "file", "dark", PHONE) as visit:
-        visit.widgets = widgets_of(request.param)
-        yield visit
-
-
-def assert_works(visit, colours: str, screen: dict) -> None:
-    switch(visit.page, colours, screen)
-    assert visit.count("mjx-container") == visit.count(".math")
-    assert visit.count("mjx-merror") == 0
-    assert visit.count(f'script[type="{VIEW}"]') == visit.widgets
-    if visit.widgets:
-        visit.page.wait_for_selector("html[data-widgets=ready]", state="attached")
-    assert visit.count("[data-live]") == visit.widgets
-    assert visit.count(".mha-problem:not([hidden])") == 0
-    assert visit.complaints == []
-
-
-@pytest.mark.parametrize("colours", ["dark", "light"])
-def test_page_works_from_a_file_on_a_phone(reader, colours):
-    assert_works(reader, colours, PHONE)
-
-
-def test_page_fits_a_phone(reader):
-    switch(reader.page, "light", PHONE)
-    width = reader.page.evaluate("document.documentElement.scrollWidth")
-    assert width <= PHONE["width"], reader.page.evaluate(TOO_WIDE)
-    assert reader.page.evaluate(DISTORTED) == []
-
+# --- each page, opened once: what is asked of it -------------------------------------
 
 # What a cell prints: [how much of it is beyond the edge, the size of its letters].
 PRINTED = """() => [...document.querySelectorAll('.output:is(.text_plain, .stream)')]
@@ -115,14 +92,6 @@ PRINTED = """() => [...document.querySelectorAll('.output:is(.text_plain, .strea
     .filter(x => x.checkVisibility())
     .map(x => [x.scrollWidth - x.clientWidth,
         parseFloat(getComputedStyle(x).fontSize), x.textContent.slice(0, 60)])"""
-
-
-@pytest.mark.parametrize(("screen", "least"), [(DESK, 13), (NARROW, 9.3)], ids=str)
-def test_what_is_printed_is_read_whole(reader, screen, least):
-    switch(reader.page, "light", screen)
-    found = reader.page.evaluate(PRINTED)
-    assert [x for x in found if x[0] > 1 or x[1] < least] == []
-
 
 # Signs that begin a line while the formula before them ends another, and the other way.
 TORN = """() => [...document.querySelectorAll('article span.math')].flatMap(formula => {
@@ -140,36 +109,8 @@ TORN = """() => [...document.querySelectorAll('article span.math')].flatMap(form
     return box.width ? found : [];
 })"""
 
-
-def test_no_line_ends_between_a_formula_and_its_signs(reader):
-    for screen in (DESK, NARROW):
-        switch(reader.page, "light", screen)
-        assert reader.page.evaluate(TORN) == []
-
-
-def test_names_are_split_at_underscores_and_dots_alone(reader):
-    switch(reader.page, "light", PHONE)
-    assert reader.page.evaluate(SPLIT) == []
-
-
-@pytest.mark.parametrize("colours", ["light", "dark"])
-def test_page_works_from_a_file_on_a_desk(reader, colours):
-    assert_works(reader, colours, DESK)
-
-
 HEIGHTS = """() => [...document.querySelectorAll('[data-live] .mha')]
     .map(x => [x.getAttribute('aria-label'), x.getBoundingClientRect().height])"""
-
-
-@sample([*filter(widgets_of, book.pages())], "reader", indirect=True)
-@pytest.mark.parametrize(("screen", "most"), [(DESK, 600), (NARROW, 844)], ids=str)
-def test_each_widget_fits_one_screen(reader, screen, most):
-    switch(reader.page, "light", screen)
-    reader.page.wait_for_function("document.documentElement.dataset.widgets")
-    found = reader.page.evaluate(HEIGHTS)
-    assert len(found) == reader.widgets
-    assert [x for x in found if x[1] > most] == []
-
 
 TOLD_TO_PRESS = """() => [...document.querySelectorAll('article em')]
     .filter(x => x.textContent !== 'et al.') // of somebody named Press
@@ -178,33 +119,115 @@ TOLD_TO_PRESS = """() => [...document.querySelectorAll('article em')]
 BUTTONS = """() => [...document.querySelectorAll('[data-live] button')]
     .map(x => x.textContent.trim())"""
 
-
-@sample([*filter(widgets_of, book.pages())], "reader", indirect=True)
-def test_a_button_that_the_text_names_is_there(reader):
-    reader.page.wait_for_function("document.documentElement.dataset.widgets")
-    there = reader.page.evaluate(BUTTONS)
-    told = reader.page.evaluate(TOLD_TO_PRESS)
-    assert [x for x in told if x not in there] == []
-
-
 # The theme shows its button by an inline style, once a page has been scrolled back; on
 # a desk it hides it itself.
 TABLET = {"width": 820, "height": 1180}
 SHOWN = """x => (x.style.display = "block", getComputedStyle(x).display)"""
 
 
-def test_no_button_floats_over_the_page_on_a_phone(reader):
-    button = reader.page.locator("#pst-back-to-top")
-    for screen, wanted in ((NARROW, "none"), (TABLET, "block")):
-        switch(reader.page, "light", screen)
-        assert button.evaluate(SHOWN) == wanted
-    button.evaluate("x => (x.style.display = '')")
+@pytest.fixture(scope="module", params=book.pages())
+def reader(request, opened):
+    with opened(request.param, "file", "dark", PHONE) as visit:
+        at_once(visit)
+        visit.widgets = widgets_of(request.param)
+        yield visit
 
 
-def test_every_icon_is_there(reader):
-    switch(reader.page, "light", DESK)
-    assert reader.count('i[class*="fa-"]') > 5
-    assert reader.page.evaluate(ICONS_WITHOUT_A_SIGN) == []
+def assert_works(visit, colours: str, screen: dict) -> None:
+    switch(visit, colours, screen)
+    assert visit.count("mjx-container") == visit.count(".math")
+    assert visit.count("mjx-merror") == 0
+    assert visit.count(f'script[type="{VIEW}"]') == visit.widgets
+    if visit.widgets:
+        visit.page.wait_for_selector("html[data-widgets=ready]", state="attached")
+    assert visit.count("[data-live]") == visit.widgets
+    assert visit.count(".mha-problem:not([hidden])") == 0
+    assert visit.complaints == []
+
+
+# --- on a small phone, in the dark, then in the light ---------------------------------
+
+
+@pytest.mark.parametrize("colours", ["dark", "light"])
+def test_page_works_from_a_file_on_a_phone(reader, colours):
+    assert_works(reader, colours, PHONE)
+
+
+def test_page_fits_a_phone(reader):
+    switch(reader, "light", PHONE)
+    width = reader.page.evaluate("document.documentElement.scrollWidth")
+    assert width <= PHONE["width"], reader.page.evaluate(TOO_WIDE)
+    assert reader.page.evaluate(DISTORTED) == []
+
+
+def test_names_are_split_at_underscores_and_dots_alone(reader):
+    switch(reader, "light", PHONE)
+    assert reader.page.evaluate(SPLIT) == []
+
+
+# --- on a phone of today, a tablet and a desk -----------------------------------------
+
+WITH_WIDGETS = [page for page in book.pages() if widgets_of(page)]
+
+
+class OnAScreen:
+    """What holds on each; pages are laid out once for all of it."""
+
+    screen: dict
+    printed: float  # pixels, the least size of the letters of what a cell prints
+    most: int  # pixels, how high a widget may be
+
+    def test_page_works_from_a_file(self, reader):
+        assert_works(reader, "light", self.screen)
+
+    def test_what_is_printed_is_read_whole(self, reader):
+        switch(reader, "light", self.screen)
+        found = reader.page.evaluate(PRINTED)
+        assert [x for x in found if x[0] > 1 or x[1] < self.printed] == []
+
+    def test_no_line_ends_between_a_formula_and_its_signs(self, reader):
+        switch(reader, "light", self.screen)
+        assert reader.page.evaluate(TORN) == []
+
+    @sample(WITH_WIDGETS, "reader", indirect=True)
+    def test_each_widget_fits_one_screen(self, reader):
+        switch(reader, "light", self.screen)
+        reader.page.wait_for_function("document.documentElement.dataset.widgets")
+        found = reader.page.evaluate(HEIGHTS)
+        assert len(found) == reader.widgets
+        assert [x for x in found if x[1] > self.most] == []
+
+
+class TestOnAPhone(OnAScreen):
+    """The phone of today."""
+
+    screen, printed, most = NARROW, 9.3, 844
+
+    @sample(book.pages()[::8], "reader", indirect=True)
+    def test_no_button_floats_over_the_page(self, reader):
+        button = reader.page.locator("#pst-back-to-top")
+        for screen, wanted in ((NARROW, "none"), (TABLET, "block")):
+            switch(reader, "light", screen)
+            assert button.evaluate(SHOWN) == wanted
+        button.evaluate("x => (x.style.display = '')")
+
+
+class TestOnADesk(OnAScreen):
+    """In the light; the dark comes last."""
+
+    screen, printed, most = DESK, 13, 600
+
+    @sample(WITH_WIDGETS, "reader", indirect=True)
+    def test_a_button_that_the_text_names_is_there(self, reader):
+        reader.page.wait_for_function("document.documentElement.dataset.widgets")
+        there = reader.page.evaluate(BUTTONS)
+        told = reader.page.evaluate(TOLD_TO_PRESS)
+        assert [x for x in told if x not in there] == []
+
+    def test_every_icon_is_there(self, reader):
+        switch(reader, "light", DESK)
+        assert reader.count('i[class*="fa-"]') > 5
+        assert reader.page.evaluate(ICONS_WITHOUT_A_SIGN) == []
 
 
 # --- axe-core finds nothing to mend, in either colours -------------------------------
@@ -229,6 +252,8 @@ SWAP = """() => {
     return swaps;
 }"""
 SWAP_BACK = "swaps => swaps.forEach(([old, fresh]) => fresh.replaceWith(old))"
+# From a file no style sheet can be fetched again, and the page is not to be blamed.
+AXE = {"resultTypes": ["violations"], "preload": False}
 COLOURS = {"runOnly": ["color-contrast", "link-in-text-block"]}
 
 
@@ -248,23 +273,27 @@ def one_of_a_kind(page):
 
 def faults(page, options: dict) -> list[str]:
     with one_of_a_kind(page):
-        axe = Axe().run(page, options={"resultTypes": ["violations"]} | options)
+        axe = Axe().run(page, options=AXE | options)
     found = axe.response["violations"]
     return [f"{x['id']}: {n['html'][:200]}" for x in found for n in x["nodes"]]
 
 
-COLOURFUL = [*book.pages()[::10], *list(filter(widgets_of, book.pages()))[::2]]
+COLOURFUL = [*book.pages()[::10], *WITH_WIDGETS[::2]]
 
 
 @sample(COLOURFUL, "reader", indirect=True)
 def test_axe_finds_nothing(reader):
-    switch(reader.page, "light", DESK)
+    switch(reader, "light", DESK)
     assert faults(reader.page, {}) == []
+
+
+def test_page_works_from_a_file_on_a_desk_in_the_dark(reader):
+    assert_works(reader, "dark", DESK)
 
 
 @sample(COLOURFUL, "reader", indirect=True)
 def test_axe_finds_nothing_in_the_dark(reader):
-    switch(reader.page, "dark", DESK)
+    switch(reader, "dark", DESK)
     assert faults(reader.page, COLOURS) == []
 
 
@@ -285,7 +314,7 @@ EMPTY_FRAMES = """folds => [...document.querySelectorAll(folds)]
 
 
 def test_paper_shows_all_of_it(reader):
-    switch(reader.page, "light", PAPER)
+    switch(reader, "light", PAPER)
     folds = reader.count("article details[open]")
     with printing(reader.page):
         assert reader.page.evaluate(CUT) == []
@@ -313,7 +342,7 @@ def test_page_works_from_a_server_on_a_desk(visit, page):
     assert_works(opened, "dark", DESK)
 
 
-@pytest.mark.parametrize("page", [page for page in book.pages() if widgets_of(page)])
+@pytest.mark.parametrize("page", WITH_WIDGETS)
 def test_stills_stand_in_where_no_script_runs(visit, page):
     opened = visit(page, java_script_enabled=False)
     stills = opened.page.locator("noscript img")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.book.conftest import NARROW, PAPER, PHONE, printing, switch
+from tests.book.conftest import NARROW, PAPER, PHONE, at_once, printing, switch
 from tests.book.test_pages import soup
 from tools import book
 
@@ -129,27 +129,28 @@ def sheet(request, opened):
     """A page with widgets, opened in the dark to be printed."""
     with opened(request.param, colours="dark", viewport=PAPER) as visit:
         visit.page.wait_for_selector("html[data-widgets=ready]", state="attached")
-        yield visit.page
+        at_once(visit)
+        yield visit
 
 
 def test_paper_is_white_from_dark_mode_too(sheet):
     drawn = []
     for colours in ("light", "dark"):
         switch(sheet, colours, PAPER)
-        before = sheet.evaluate(LUMINANCE, "body, .mha")
-        with printing(sheet):
-            seen = sheet.evaluate(LUMINANCE, "body, article p, article pre, .mha")
+        before = sheet.page.evaluate(LUMINANCE, "body, .mha")
+        with printing(sheet.page):
+            seen = sheet.page.evaluate(LUMINANCE, "body, article p, article pre, .mha")
             assert len(seen) > 20
             assert all(paper > 0.9 and ink < 0.6 for paper, ink in seen)
-            drawn.append(sheet.evaluate(DRAWN))
+            drawn.append(sheet.page.evaluate(DRAWN))
     assert drawn[0] == drawn[1], "canvases are drawn anew, and at once"
     assert all(paper < 0.2 and ink > 0.7 for paper, ink in before)
-    assert sheet.evaluate(LUMINANCE, "body, .mha") == before
+    assert sheet.page.evaluate(LUMINANCE, "body, .mha") == before
 
 
 def test_widgets_keep_their_colours_on_paper(sheet):
-    with printing(sheet):
-        adjusted = sheet.locator(".mha *").evaluate_all(
+    with printing(sheet.page):
+        adjusted = sheet.page.locator(".mha *").evaluate_all(
             "all => [...new Set(all.map(x => getComputedStyle(x).printColorAdjust))]"
         )
     assert adjusted == ["exact"]
@@ -157,11 +158,11 @@ def test_widgets_keep_their_colours_on_paper(sheet):
 
 def test_nothing_on_paper_asks_to_be_pressed(sheet):
     seen = "all => all.filter(x => x.checkVisibility()).length"
-    buttons = sheet.locator(".mha :is(select, input, .mha-button, summary)")
+    buttons = sheet.page.locator(".mha :is(select, input, .mha-button, summary)")
     assert buttons.evaluate_all(seen) > 5
-    with printing(sheet):
+    with printing(sheet.page):
         assert buttons.evaluate_all(seen) == 0
-        assert sheet.locator(".mha-question").evaluate_all(seen) > 0
+        assert sheet.page.locator(".mha-question").evaluate_all(seen) > 0
 
 
 def test_two_maps_that_stand_side_by_side_are_of_one_size_on_paper(visit):
