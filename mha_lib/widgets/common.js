@@ -82,10 +82,15 @@ export function widget(name, build, { question, lead = "", lesson = [], answered
       question: (text) => say(asked, text),
     };
     const said = readout();
+    let meant = ""; // the state that it speaks of
+    const tell = (text) => {
+      meant = JSON.stringify(state());
+      say(said, text);
+    };
     const link = button("copy link", async () => {
       window.history.replaceState(null, "", `#${place}=${packed(changed(state(), first))}`);
       const taken = await toClipboard(location.href);
-      say(said, taken ? "Copied: the link opens this page in this state."
+      tell(taken ? "Copied: the link opens this page in this state."
         : "The address of this page now holds this state: copy it.");
     });
     const asked = h("p", { class: "mha-question" }, question);
@@ -108,6 +113,7 @@ export function widget(name, build, { question, lead = "", lesson = [], answered
       const keep = focusKeeper(root);
       guarded(() => {
         if (broken) rebuild();
+        if (said.textContent && meant !== JSON.stringify(state())) say(said, "");
         for (const step of [...followers, ...drawers]) step();
       });
       keep();
@@ -124,7 +130,7 @@ export function widget(name, build, { question, lead = "", lesson = [], answered
         ui.setAll(first);
         update();
       }
-      say(said, values && drawn ? "" : "The link does not hold a state that can be shown. This is where the lesson begins.");
+      tell(values && drawn ? "" : "The link does not hold a state that can be shown. This is where the lesson begins.");
       root.scrollIntoView({ block: "center" });
     };
     const schedule = () => {
