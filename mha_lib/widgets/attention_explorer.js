@@ -12,6 +12,7 @@ const LOG_FLOOR = 4; // decades that the logarithmic colours span
 const LISTED = 10; // words that stand one below the other; of more keys the largest
 const LARGEST = { wide: 8, narrow: 6 };
 const ROW = 26; // pixels from word to word, as in the style sheet
+const LINE = 32; // pixels that a question takes
 const GAP = 64; // from query to key
 const NARROW = 560;
 const TALL = { few: { wide: 310, narrow: 200 }, many: { wide: 340, narrow: 280 } }; // pixels that the map may take
@@ -137,8 +138,8 @@ export default widget("Attention explorer", (ui) => {
   const tries = tryThis(ui, () => {
     if (asked !== now) [found, asked] = [rowsToTry(), now];
     if (patterns?.all !== all) patterns = { all, names: patternsToTry() };
-    const quests = patterns.names.map((one) => [`which head looks at ${PATTERNS[one].name}?`,
-      { state: { pattern: one, guess: "" }, note: judged(one) }]);
+    const quests = patterns.names.map((one) => [PATTERNS[one].name,
+      { state: { pattern: one, guess: "" }, note: judged(one), under: ["Which head looks at", "?"] }]);
     return { ...found, ...Object.fromEntries(quests) };
   });
 
@@ -168,7 +169,7 @@ export default widget("Attention explorer", (ui) => {
   const line = readout();
   const large = heatmap(ui, {
     move: (t, s) => ui.setAll({ query: t, key: s }),
-    tall: () => TALL[manyQueries() ? "many" : "few"][narrow() ? "narrow" : "wide"],
+    tall: () => TALL[manyQueries() ? "many" : "few"][narrow() ? "narrow" : "wide"] - (patterns.names.length ? LINE : 0),
     content() {
       const [i, j] = place();
       const top = largest();

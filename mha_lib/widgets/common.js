@@ -306,8 +306,10 @@ export const press = (one, pressed) => put(one, { "aria-pressed": pressed });
 
 /**
  * Buttons that set the states which are worth a look. `offered()` gives
- * {title: {state, note, holds}}: the traits to set, and a sentence on what is seen then.
- * Such a state lasts as long as the traits of `holds` do, or else all of it.
+ * {title: {state, note, holds, under}}: the traits to set, and a sentence on what is seen
+ * then. Such a state lasts as long as the traits of `holds` do, or else all of it.
+ * `under` is [the question's words before the title, those after it]: the first of a
+ * question has them before it, as a caption.
  */
 export function tryThis(ui, offered, caption = "Try this") {
   const row = h("div", { class: "mha-tries", role: "group", "aria-label": caption.toLowerCase() });
@@ -319,12 +321,19 @@ export function tryThis(ui, offered, caption = "Try this") {
     all = offered();
     const titles = Object.keys(all);
     if (`${titles}` !== shown) {
-      row.replaceChildren(h("span", { class: "mha-caption" }, `${caption}:`), ...titles.map((title) =>
-        button(title, () => ui.setAll(all[title].state))));
+      let last = null;
+      row.replaceChildren(captioned(`${caption}:`), ...titles.flatMap((title) => {
+        const { under } = all[title];
+        const one = button(title, () => ui.setAll(all[title].state));
+        if (under) put(one, { "aria-label": `${under[0]} ${title}${under[1]}` });
+        const head = under && under[0] !== last ? [h("span", { class: "mha-line-end" }), captioned(`${under[0]}:`)] : [];
+        last = under?.[0];
+        return [...head, one];
+      }));
       shown = `${titles}`;
     }
     const now = titles.findIndex((title) => is(all[title].holds ?? all[title].state));
-    [...row.children].slice(1).forEach((one, i) => press(one, i === now));
+    row.querySelectorAll("button").forEach((one, i) => press(one, i === now));
     const text = all[titles[now]]?.note ?? "";
     put(note, { "data-mark": "✓✗".includes(text[0]) ? text[0] : "" });
     say(note, text);
@@ -333,6 +342,8 @@ export function tryThis(ui, offered, caption = "Try this") {
   });
   return h("div", {}, row, note);
 }
+
+const captioned = (text) => h("span", { class: "mha-caption" }, text);
 
 export function controls(...children) {
   return h("div", { class: "mha-controls" }, ...children);
