@@ -58,7 +58,10 @@ NOTES = """all => all.map(note => {
 })"""
 
 
-@pytest.mark.parametrize("page", ["book/03_all_heads_at_once", "book/05_masks"])
+WITH_NOTES = ["03_all_heads_at_once", "05_masks", "06_einsum_sequence_first"]
+
+
+@pytest.mark.parametrize("page", [f"book/{page}" for page in WITH_NOTES])
 def test_a_note_stands_beside_its_code_or_before_it(visit, page):
     opened = visit(page, viewport={"width": 1280, "height": 800})
     notes = opened.page.locator("aside.margin")
@@ -89,7 +92,7 @@ SHADE = """selector => {
     [
         ("book/05_masks", ".highlight pre"),
         ("book/06_einsum_sequence_first", "table"),
-        ("book/02_heads_in_a_loop", 'mjx-container[display="true"]'),
+        ("book/deeper/10_softmax_in_pieces", 'mjx-container[display="true"]'),
     ],
 )
 @pytest.mark.parametrize("colours", ["light", "dark"])
