@@ -26,7 +26,8 @@ def attend(q: Matrix, k: Matrix, v: Matrix, allowed: list[list[bool]]):
         total = sum(powers) or 1.0  # nothing visible: all weights stay 0
         row = [power / total for power in powers]
         weights.append(row)
-        context.append([sum(w * x for w, x in zip(row, column)) for column in zip(*v)])
+        mixed = [sum(w * x for w, x in zip(row, column)) for column in zip(*v)]
+        context.append(mixed)
     return context, weights
 
 

@@ -1,18 +1,38 @@
 // Paper is white: print the light page, whatever the screen shows, with its folds open.
+// Who works on paper finds the solutions together at its end; hints, which are given one
+// at a time, are left out.
 {
   const root = document.documentElement;
   // Folded code, tables of numbers and controls are left out: book.css.
   const FOLDS = "article details:not(.hide, .mha-more, .mha-numbers, .toggle-details, [open])";
-  let theme = null;
-  let opened = [];
+  const isHint = (fold) => /^Hint \d/.test(fold.firstElementChild?.textContent.trim());
+  let back = []; // what brings the screen back, the last first
   addEventListener("beforeprint", () => {
-    theme = root.dataset.theme;
+    const theme = root.dataset.theme;
     root.dataset.theme = "light";
-    opened = [...document.querySelectorAll(FOLDS)];
-    for (const fold of opened) fold.open = true;
+    back = [() => (root.dataset.theme = theme)];
+    for (const fold of document.querySelectorAll(FOLDS)) {
+      const trait = isHint(fold) ? "hidden" : "open";
+      fold[trait] = true;
+      back.unshift(() => (fold[trait] = false));
+    }
+    const solutions = [...document.querySelectorAll("article .solution")];
+    if (!solutions.length) return;
+    const end = document.createElement("section");
+    const title = document.createElement("h2");
+    title.textContent = "Solutions";
+    end.append(title);
+    back.unshift(() => end.remove());
+    for (const solution of solutions) {
+      const place = document.createComment("");
+      solution.replaceWith(place);
+      end.append(solution);
+      back.unshift(() => place.replaceWith(solution));
+    }
+    document.querySelector("article > section").append(end);
   });
   addEventListener("afterprint", () => {
-    root.dataset.theme = theme;
-    for (const fold of opened) fold.open = false;
+    for (const step of back) step();
+    back = [];
   });
 }

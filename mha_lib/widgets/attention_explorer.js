@@ -10,11 +10,12 @@ import { heatmap } from "./heatmap.js";
 const VIEWS = { weights: "weights", scores: "scores (before softmax)" };
 const LOG_FLOOR = 4; // decades that the logarithmic colours span
 const LISTED = 10; // words that stand one below the other; of more keys the largest
-const LARGEST = 8;
+const LARGEST = { wide: 8, narrow: 6 };
 const ROW = 26; // pixels from word to word, as in the style sheet
+const LINE = 32; // pixels that a question takes
 const GAP = 64; // from query to key
 const NARROW = 560;
-const TALL = { wide: 310, narrow: 200, many: 160 }; // pixels that the map may take
+const TALL = { few: { wide: 310, narrow: 200 }, many: { wide: 340, narrow: 280 } }; // pixels that the map may take
 const LIKE = 0.5; // of its weight: then a head is called by the pattern's name
 
 /** A value as a shade in −1…1. Scores are held against the largest of their layer. */
@@ -102,7 +103,7 @@ export default widget("Attention explorer", (ui) => {
     if (!rows.length) return {};
     const best = (measure) => rows.reduce((a, b) => (measure(b) > measure(a) ? b : a));
     const [sure, even] = [best(({ most }) => most), best(({ most, visible }) => -most * visible)];
-    const state = ({ i, t }) => ({ head: i, query: t, key: -1, pattern: "" });
+    const state = ({ i, t }) => ({ head: i, query: t, key: -1, pattern: "", guess: "" });
     const who = ({ i, t }) => `Head ${i}, “${name("query_tokens", t)}”:`;
     const top = largestOf(now.weights[sure.i][sure.t], 1)[0];
     return {
@@ -122,17 +123,23 @@ export default widget("Attention explorer", (ui) => {
       return like.some(Boolean) && !like.every(Boolean);
     });
   }
+  /** What the pressed head is worth as an answer; nothing is said before one is pressed. */
+  function judged(one) {
+    const here = `${layer()} ${head()}`;
+    if (ui.get("guess") !== here) return `Compare the small maps${layers() > 1 ? " of each layer" : ""}, then press a head.`;
+    const share = likeness(now.weights[head()], PATTERNS[one]);
+    const most = Math.max(...range(layers()).flatMap((i) => mapsOf(i).weights.map((w) => likeness(w, PATTERNS[one]))));
+    const where = layers() > 1 ? `Head ${head()} of layer ${layer()}` : `Head ${head()}`;
+    if (share < LIKE) return `✗ ${where} does not: ${fixed(share)} of its weight. Press another.`;
+    return share === most ? `✓ ${where} does: ${fixed(share)} of its weight, and no head has more.`
+      : `✓ ${where} does, too: ${fixed(share)} of its weight. But another has more: which?`;
+  }
   let patterns = null;
   const tries = tryThis(ui, () => {
     if (asked !== now) [found, asked] = [rowsToTry(), now];
     if (patterns?.all !== all) patterns = { all, names: patternsToTry() };
-    const quests = patterns.names.map((one) => {
-      const share = likeness(now.weights[head()], PATTERNS[one]);
-      const title = `which head looks at ${PATTERNS[one].name}?`;
-      const where = layers() > 1 ? `Head ${head()} of layer ${layer()}` : `Head ${head()}`;
-      return [title, { state: { pattern: one }, note: share >= LIKE
-        ? `✓ ${where} does: ${fixed(share)} of its weight.` : `✗ ${where} does not: ${fixed(share)} of its weight. Press another.` }];
-    });
+    const quests = patterns.names.map((one) => [PATTERNS[one].name,
+      { state: { pattern: one, guess: "" }, note: judged(one), under: ["Which head looks at", "?"] }]);
     return { ...found, ...Object.fromEntries(quests) };
   });
 
@@ -145,7 +152,7 @@ export default widget("Attention explorer", (ui) => {
     if (drawn?.now !== now || drawn.state !== state) {
       const top = largest();
       small.replaceChildren(...range(heads()).map((i) => {
-        const one = button(`${i}`, () => ui.set("head", i));
+        const one = button(`${i}`, () => ui.setAll({ head: i, guess: `${layer()} ${i}` }));
         put(one, { "aria-label": `head ${i}` });
         one.prepend(thumbnail(map(i), (x) => shade(colours, shading(x, top, ui.get("log")))));
         return one;
@@ -162,7 +169,7 @@ export default widget("Attention explorer", (ui) => {
   const line = readout();
   const large = heatmap(ui, {
     move: (t, s) => ui.setAll({ query: t, key: s }),
-    tall: () => TALL[!narrow() ? "wide" : manyQueries() ? "many" : "narrow"],
+    tall: () => TALL[manyQueries() ? "many" : "few"][narrow() ? "narrow" : "wide"] - (patterns.names.length ? LINE : 0),
     content() {
       const [i, j] = place();
       const top = largest();
@@ -210,15 +217,16 @@ export default widget("Attention explorer", (ui) => {
     one.hidden = asker.hidden = !manyQueries();
     say(asker.firstChild, name("query_tokens", i));
     const many = keys() > LISTED;
-    const places = many ? largestOf(row, LARGEST) : range(keys());
+    const most = LARGEST[narrow() ? "narrow" : "wide"];
+    const places = many ? largestOf(row, most) : range(keys());
     const list = (ol, some) => listWeights(ol, some.map((s) => [name("key_tokens", s), row[s]]), colours);
     list(looks, places);
-    put(looks, { "aria-label": many ? `the ${LARGEST} largest weights` : "weight of each key" });
+    put(looks, { "aria-label": many ? `the ${most} largest weights` : "weight of each key" });
     allKeys.hidden = !many;
     if (many && allKeys.open) list(listed, range(keys()));
     say(allKeys.firstChild, `All ${keys()} keys in their order`);
     const others = row.reduce((sum, w) => sum + w, 0) - places.reduce((sum, s) => sum + row[s], 0);
-    say(rest, many ? `The ${LARGEST} largest weights; the others add up to ${fixed(others)}.` : "");
+    say(rest, many ? `The ${most} largest weights; the others add up to ${fixed(others)}.` : "");
 
     const [left, right] = [manyQueries() ? 1 : asking.length, places.length];
     const tall = ROW * Math.max(left, right);
@@ -270,14 +278,16 @@ export default widget("Attention explorer", (ui) => {
     ]),
   }));
 
+  const panels = h("div", { class: "mha-panels" },
+    chooser,
+    h("div", { class: "mha-looks" },
+      title, one, h("div", { class: "mha-arcs" }, h("div", {}, words, asker), arcs, looks), rest),
+    h("div", { class: "mha-large" }, large));
+  ui.follow(() => panels.classList.toggle("mha-many", manyQueries()));
   ui.root.append(
     ui.get("note") ? h("p", { class: "mha-warning" }, ui.get("note")) : "",
     tries,
-    h("div", { class: "mha-panels" },
-      chooser,
-      h("div", { class: "mha-looks" },
-        title, one, h("div", { class: "mha-arcs" }, h("div", {}, words, asker), arcs, looks), rest),
-      h("div", { class: "mha-large" }, large)),
+    panels,
     line,
     h("div", { class: "mha-last" },
       ui.get("q").length ? parts : "",
@@ -291,6 +301,7 @@ export default widget("Attention explorer", (ui) => {
   question: "Where does each word look?",
   lead: "Choose a word: thicker arcs carry more weight.",
   lesson: ["layer", "head", "query", "key", "view", "log", "pattern"],
+  answered: ["guess"],
 });
 
 /** Words and weights as items of a list, which stay: only what changed is written. */

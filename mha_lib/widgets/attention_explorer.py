@@ -67,6 +67,7 @@ class AttentionExplorer(Widget):
     query = Int(-1).tag(sync=True)  # -1: the last
     key = Int(-1).tag(sync=True)  # -1: the one with the largest weight
     pattern = Unicode().tag(sync=True)  # which head has it, the reader is asked
+    guess = Unicode().tag(sync=True)  # the answer: "layer head"
     view = Unicode("weights").tag(sync=True)
     log = Bool(False).tag(sync=True)
 

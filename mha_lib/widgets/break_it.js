@@ -93,11 +93,12 @@ export default widget("Break it", (ui) => {
   };
 
   const patient = () => (ui.get("patient") ? patientOf(ui.get("patient")) : null);
-  const guessed = () => {
+  /** The last answer to what the patient has; the right one uncovers it, or giving up. */
+  const answer = () => {
     const [date, name] = ui.get("guess").split(" ");
-    return patient() && date === ui.get("patient") && Object.hasOwn(known, name) ? name : "";
+    return patient() && date === ui.get("patient") && [...Object.keys(known), SHOWN].includes(name) ? name : "";
   };
-  const secret = () => patient() && !guessed();
+  const secret = () => patient() && ![patient().name, SHOWN].includes(answer());
   /** Of a sealed program: the step that is wrong, while nobody has found it. */
   const sought = () => {
     const { mistake, first } = now();
@@ -125,11 +126,12 @@ export default widget("Break it", (ui) => {
     });
   });
   const now = () => programs[ui.get("opened")];
-  const tried = { of: null, steps: new Set() }; // of one puzzle: the lines that are right
+  const tried = { of: null, steps: new Set() }; // of one puzzle: the answers that are wrong
   ui.follow(() => {
     const [of, guess] = [now(), ui.get("guess")];
     if (of !== tried.of || !guess) [tried.of, tried.steps] = [of, new Set()];
     if (sought() && guess) tried.steps.add(guess);
+    if (secret() && answer()) tried.steps.add(answer());
   });
 
   // --- what is changed: every change can be taken back ------------------------------------
@@ -222,15 +224,17 @@ export default widget("Break it", (ui) => {
     onclick: () => ui.setAll({ guess: `${ui.get("patient")} ${patient().answers[i]}` }),
   }));
   const another = button("the day before", () => visit(dayBefore(ui.get("patient"))));
-  const leave = button("leave", () => ui.setAll({ ...fresh, patient: "", guess: "" }));
-  const show = button("show me", () => ui.set("guess", SHOWN));
+  const leave = button("leave", () => ui.setAll({ // back to what was there before
+    ...ui.first, ...fresh, patient: "", ...past.findLast((state) => !state.patient), guess: "" }));
+  const show = button("show me", () => ui.set("guess", patient() ? `${ui.get("patient")} ${SHOWN}` : SHOWN));
   quiz.append(...answers);
   ui.follow(() => {
     const found = patient();
     question.hidden = another.hidden = leave.hidden = !found;
-    show.hidden = !sought();
-    ui.question(guessed() ? "What was its mistake?" : titleOf(programs, secret()));
-    ui.lead(guessed() ? "" // the code has come, and the line below it says all
+    show.hidden = !sought() && !(secret() && answer());
+    const uncovered = found && !secret();
+    ui.question(uncovered ? "What was its mistake?" : titleOf(programs, secret(), now()));
+    ui.lead(uncovered ? "" // the code has come, and the line below it says all
       : sought() && !now().first ? "Map, output and loss are right. Switch on three inputs, or press the line you suspect."
       : sought() ? "No error, no wrong shape. Look at maps and loss, then press the line you suspect."
       : secret() ? "Its code is hidden. Compare its map with the right one, and choose what is wrong."
@@ -240,10 +244,13 @@ export default widget("Break it", (ui) => {
     three.hidden = Boolean(found);
     quiz.hidden = !secret();
     lines.hidden = Boolean(secret());
-    put(losing, { "data-secret": Boolean(secret()) });
     if (!found) return;
-    say(question, `Patient of ${written(ui.get("patient"))}, ${NAMES[found.at]}${secret() ? ": what is wrong?" : ""}`);
-    answers.forEach((one, i) => say(one, causeOf(known[found.answers[i]])));
+    say(question, `Patient of ${written(ui.get("patient"))}, ${NAMES[found.at]}`);
+    answers.forEach((one, i) => {
+      const wrong = tried.steps.has(found.answers[i]);
+      say(one, `${wrong ? "✗ " : ""}${causeOf(known[found.answers[i]])}`);
+      put(one, { "data-mark": wrong ? "✗" : "" });
+    });
   });
 
   // --- three maps and the losses ------------------------------------------------------------
@@ -347,14 +354,15 @@ export default widget("Break it", (ui) => {
       witnesses.replaceChildren(...rows.map(([sign, who, what]) => h("li", { "data-mark": sign },
         h("b", {}, `${sign} ${who} `), what)));
     }
-    const [taken, step] = [guessed(), ui.get("guess")];
-    const verdict = taken ? (taken === patient().name
+    const [taken, step] = [answer(), ui.get("guess")];
+    const verdict = taken === SHOWN ? "" : taken ? (taken === patient().name
       ? "✓ Found! “copy link” sends this patient on, without the answer. " : `✗ Not “${causeOf(known[taken])}”. `)
       : !ui.get("sealed") || !mistake || !GROUPS[step] ? ""
         : sought() ? `✗ Not “${GROUPS[step]}”: that line does what it should. ` : "✓ Found! ";
     put(said, { "data-mark": verdict[0] ?? "" });
     const before = said.textContent;
-    say(said, verdict + (secret() ? "The name of the mistake is hidden until you have guessed."
+    say(said, verdict + (secret() ? (taken ? "Compare the maps again, and choose another."
+        : "The name of the mistake is hidden until you have found it.")
       : sought() ? (first ? "Which line makes the difference?" : "No number differs here. Switch on three inputs, and look again.")
       : !mistake ? "All its numbers are those of the right program. Choose a mistake for it."
         : !first ? `No number differs: query, key and value are one tensor here, so “${mistake}” is no mistake. Switch on three inputs.`
@@ -378,7 +386,7 @@ export default widget("Break it", (ui) => {
   ui.root.append(
     tryThis(ui, PUZZLES, "Puzzles"), tiles,
     h("div", { class: "mha-controls" }, question, chooser, show, three, another, leave, undo),
-    quiz, lines, said,
+    h("div", { class: "mha-task" }, quiz, lines), said,
     h("div", { class: "mha-below" }, h("div", { class: "mha-maps" }, picture, cell), losing),
     more("More: other maps, a table",
       h("div", { class: "mha-picks" }, title, buttons("b", "sequence", () => sizes.B), buttons("h", "head", () => view.H)),
@@ -393,10 +401,11 @@ export default widget("Break it", (ui) => {
 const COUNTS = ["No", "One", "Two", "Three", "Four", "Five", "Six"];
 
 /** What is asked, of what the numbers of the six programs show. */
-function titleOf(programs, secret) {
+function titleOf(programs, secret, opened) {
   const wrong = programs.filter(({ first }) => first).length;
   if (secret) return "One of six programs is wrong: what is its mistake?";
-  if (wrong) return `${COUNTS[wrong]} of six programs ${wrong > 1 ? "are" : "is"} wrong: in which line?`;
+  const title = `${COUNTS[wrong]} of six programs ${wrong > 1 ? "are" : "is"} wrong`;
+  if (wrong) return opened.mistake ? `${title}: in which line?` : `${title}, this one is not: which?`;
   if (programs.some(({ mistake }) => mistake)) return "No number is wrong: is each line right?";
   return "Six programs, one function: which mistake shows?";
 }

@@ -82,10 +82,15 @@ export function widget(name, build, { question, lead = "", lesson = [], answered
       question: (text) => say(asked, text),
     };
     const said = readout();
+    let meant = ""; // the state that it speaks of
+    const tell = (text) => {
+      meant = JSON.stringify(state());
+      say(said, text);
+    };
     const link = button("copy link", async () => {
       window.history.replaceState(null, "", `#${place}=${packed(changed(state(), first))}`);
       const taken = await toClipboard(location.href);
-      say(said, taken ? "Copied: the link opens this page in this state."
+      tell(taken ? "Copied: the link opens this page in this state."
         : "The address of this page now holds this state: copy it.");
     });
     const asked = h("p", { class: "mha-question" }, question);
@@ -108,6 +113,7 @@ export function widget(name, build, { question, lead = "", lesson = [], answered
       const keep = focusKeeper(root);
       guarded(() => {
         if (broken) rebuild();
+        if (said.textContent && meant !== JSON.stringify(state())) say(said, "");
         for (const step of [...followers, ...drawers]) step();
       });
       keep();
@@ -124,7 +130,7 @@ export function widget(name, build, { question, lead = "", lesson = [], answered
         ui.setAll(first);
         update();
       }
-      say(said, values && drawn ? "" : "The link does not hold a state that can be shown. This is where the lesson begins.");
+      tell(values && drawn ? "" : "The link does not hold a state that can be shown. This is where the lesson begins.");
       root.scrollIntoView({ block: "center" });
     };
     const schedule = () => {
@@ -300,8 +306,10 @@ export const press = (one, pressed) => put(one, { "aria-pressed": pressed });
 
 /**
  * Buttons that set the states which are worth a look. `offered()` gives
- * {title: {state, note, holds}}: the traits to set, and a sentence on what is seen then.
- * Such a state lasts as long as the traits of `holds` do, or else all of it.
+ * {title: {state, note, holds, under}}: the traits to set, and a sentence on what is seen
+ * then. Such a state lasts as long as the traits of `holds` do, or else all of it.
+ * `under` is [the question's words before the title, those after it]: the first of a
+ * question has them before it, as a caption.
  */
 export function tryThis(ui, offered, caption = "Try this") {
   const row = h("div", { class: "mha-tries", role: "group", "aria-label": caption.toLowerCase() });
@@ -313,12 +321,19 @@ export function tryThis(ui, offered, caption = "Try this") {
     all = offered();
     const titles = Object.keys(all);
     if (`${titles}` !== shown) {
-      row.replaceChildren(h("span", { class: "mha-caption" }, `${caption}:`), ...titles.map((title) =>
-        button(title, () => ui.setAll(all[title].state))));
+      let last = null;
+      row.replaceChildren(captioned(`${caption}:`), ...titles.flatMap((title) => {
+        const { under } = all[title];
+        const one = button(title, () => ui.setAll(all[title].state));
+        if (under) put(one, { "aria-label": `${under[0]} ${title}${under[1]}` });
+        const head = under && under[0] !== last ? [h("span", { class: "mha-line-end" }), captioned(`${under[0]}:`)] : [];
+        last = under?.[0];
+        return [...head, one];
+      }));
       shown = `${titles}`;
     }
     const now = titles.findIndex((title) => is(all[title].holds ?? all[title].state));
-    [...row.children].slice(1).forEach((one, i) => press(one, i === now));
+    row.querySelectorAll("button").forEach((one, i) => press(one, i === now));
     const text = all[titles[now]]?.note ?? "";
     put(note, { "data-mark": "✓✗".includes(text[0]) ? text[0] : "" });
     say(note, text);
@@ -327,6 +342,8 @@ export function tryThis(ui, offered, caption = "Try this") {
   });
   return h("div", {}, row, note);
 }
+
+const captioned = (text) => h("span", { class: "mha-caption" }, text);
 
 export function controls(...children) {
   return h("div", { class: "mha-controls" }, ...children);

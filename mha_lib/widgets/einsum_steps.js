@@ -1,7 +1,7 @@
 // What does an einsum do for one cell? The loops of any equation, one product at a time.
 import { fixed, need, needArray, Problem, product, range, shapeOf } from "./arithmetic.js";
 import {
-  button, choice, controls, h, more, motionReduced, numbers, readout, say, slider, tryThis, widget,
+  button, choice, controls, h, more, motionReduced, numbers, put, readout, say, slider, tryThis, widget,
 } from "./common.js";
 import {
   einsum, joined, loops, MOST_AXES, MOST_CELLS, parse, permutations, ravel, role, unravel,
@@ -115,6 +115,7 @@ export default widget("Einsum steps", (ui) => {
     options: () => (now ? permutations(now.output).map((x) => [`${now.inputs}->${x}`, x]) : []),
   });
   const note = h("p", { class: "mha-warning" });
+  let readable = false; // an equation was read before: it stays in sight behind a wrong one
   const wrong = h("p", { class: "mha-problem", role: "status" });
 
   const words = h("p", { class: "mha-es-words" });
@@ -126,7 +127,10 @@ export default widget("Einsum steps", (ui) => {
   const line = readout();
   const order = h("p", { class: "mha-es-words" });
   const code = h("pre", { class: "mha-es-code", tabindex: "0", role: "group", "aria-label": "the same as loops" });
-  const board = h("div", {}, words, letters, tensors, formula, stepper, terms, line);
+  const slabs = h("p", { class: "mha-es-slabs" },
+    "Of each tensor only the blocks that take part: the sliders lead to the others.");
+  const board = h("div", {}, words, letters, tensors, slabs, formula,
+    h("div", { class: "mha-es-sum" }, stepper, terms), line);
 
   // What to try: the example with a letter less, or with its result turned.
   const tries = tryThis(ui, () => {
@@ -178,7 +182,7 @@ export default widget("Einsum steps", (ui) => {
         ? slider({ ...own, set: (_, value) => go({ [x]: value }) },
           { label: x, trait: x, range: { min: 0, max: size[x] - 1 } })
         : h("span", { class: "mha-control" }, h("b", {}, x), `runs 0…${size[x] - 1}`);
-      return h("li", { "data-role": what }, dial, h("span", {}, h("b", {}, what), `: ${where}`));
+      return h("li", { "data-role": what }, dial, h("span", {}, h("b", {}, what), h("span", { class: "mha-es-where" }, `: ${where}`)));
     }));
     const thing = inputs.length > 1 ? "product" : "number";
     say(words, (output ? `For every ${joined([...output])}: ` : "The result is one number: ") + (summed.length
@@ -193,6 +197,7 @@ export default widget("Einsum steps", (ui) => {
     now.grids.push(grid(output, shape, now.result, (n) => go(unravel(output, size, n))));
     const cellCount = now.grids.reduce((sum, one) => sum + one.cells.length, 0);
     tensors.classList.toggle("mha-es-large", cellCount < 40);
+    board.classList.toggle("mha-es-four", [...inputs, output].some((group) => group.length > 3));
     const operands = now.grids.map((one, o) => (one.operand ??= titled(one.picture, o)));
     operands.forEach((x, o) => { // what stays is not laid out anew
       if (!tensors.children[o]) tensors.append(x);
@@ -237,6 +242,10 @@ export default widget("Einsum steps", (ui) => {
   const mark = (element, state) => {
     element.dataset.state = state;
     marked.push(element);
+    const band = element.closest(".mha-es-band");
+    if (band.dataset.state) return;
+    band.dataset.state = "shown";
+    marked.push(band);
   };
   const state = (n, j) => (n < j ? "done" : n > j ? "later" : "now");
 
@@ -269,8 +278,8 @@ export default widget("Einsum steps", (ui) => {
     say(order, reordered(i));
     say(play, timer ? "pause" : "play");
     play.hidden = motionReduced();
-    previous.disabled = j === 0;
-    next.disabled = j === steps() - 1;
+    put(previous, { "aria-disabled": j === 0 }); // not disabled: the focus would be lost
+    put(next, { "aria-disabled": j === steps() - 1 });
   }
 
   /** Where the cell lies as written, and where in the order of the example. */
@@ -303,8 +312,10 @@ export default widget("Einsum steps", (ui) => {
     }
     say(wrong, problem);
     wrong.hidden = !problem;
-    board.hidden = folded.hidden = !now;
-    orders.hidden = !now || now.output.length < 2;
+    readable ||= Boolean(now);
+    board.hidden = folded.hidden = !readable;
+    board.inert = folded.inert = !now;
+    if (now) orders.hidden = now.output.length < 2;
     typed.setAttribute("aria-invalid", !now);
   }
 
@@ -329,8 +340,10 @@ export default widget("Einsum steps", (ui) => {
     if (item) terms.scrollLeft = item.offsetLeft - terms.clientWidth / 2;
   });
 
-  const nothing = { caption: "", columns: [], rows: [] };
-  const table = (title, content) => numbers(ui, title, () => (now ? content(ravel(now.output, now.size, at())) : nothing));
+  const table = (title, content) => {
+    let shown = { caption: "", columns: [], rows: [] };
+    return numbers(ui, title, () => (now ? (shown = content(ravel(now.output, now.size, at()))) : shown));
+  };
   const folded = more("More: loops, order of the result, tables", controls(orders), order, code,
     table("The sum of this cell as a table", (i) => {
       let sum = 0;
@@ -363,7 +376,7 @@ export default widget("Einsum steps", (ui) => {
   ui.root.append(
     tries,
     controls(examples, h("span", { class: "mha-control" }, h("label", { for: typed.id }, "equation"), typed)),
-    note, wrong, board, folded,
+    note, h("div", { class: "mha-es-body" }, board, wrong, folded),
   );
 }, {
   question: "What does an einsum do for one cell?",

@@ -124,7 +124,7 @@ function tables(value, all, sizes) {
         line.map((place) => {
           const wrong = place.claim !== null && place.claim !== place.element;
           const name = `memory cell ${place.cell}${wrong ? ", wrong place" : ""}`;
-          return h("td", {}, cellButton(place.element, sizes, name, wrong ? h("sup", {}, "×") : ""));
+          return h("td", {}, cellButton(place.element, sizes, name, wrong ? h("sup", {}, "✗") : ""));
         })))));
   });
   return group(h("div", { class: "mha-tables" }, drawn), x.shape.at(-1));
@@ -449,6 +449,6 @@ export default widget("Head layout", (ui) => {
   );
 }, {
   question: "Where does each number go?",
-  lead: "Go step by step: × is a number in a wrong place.",
+  lead: "Go step by step: ✗ is a number in a wrong place.",
   lesson: ["steps", "beside", "batch", "tokens", "num_heads", "head_dim", "element", "colour", "at"],
 });

@@ -3,6 +3,7 @@ import { css, h, ink, palette, put, shade } from "./common.js";
 
 const FONT = "system-ui, sans-serif";
 const LABEL = 14; // pixels that a label needs from the next
+const WRITTEN = 26; // pixels of a cell that has room for a number
 const BARE = 4; // pixels on the left of rows without labels
 
 /**
@@ -202,10 +203,10 @@ function drawCells(context, now, { left, top, cell }, colours) {
         context.lineTo(x + cell - gap - 2, y + 2);
         context.stroke();
       }
-      const text = cell >= (now.least ?? 26) && !hidden && now.text?.(i, j);
+      const text = cell >= (now.least ?? WRITTEN) && !hidden && now.text?.(i, j);
       if (text) {
         context.fillStyle = ink(fill);
-        context.font = `${cell >= 34 ? 11 : 9}px ${FONT}`;
+        context.font = `${cell >= WRITTEN ? 11 : 9}px ${FONT}`;
         context.fillText(text, x + (cell - gap) / 2, y + (cell - gap) / 2, cell - 3);
       }
     }

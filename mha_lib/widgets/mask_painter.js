@@ -273,6 +273,14 @@ export default widget("Mask painter", (ui) => {
     turned.hidden = !now.swapped;
   });
 
+  const settings = h("p", { class: "mha-paper" });
+  ui.follow(() => {
+    const { rules: made, painted, swapped, offset: first } = now;
+    const at = first ? `, query 0 at key ${first}` : "";
+    say(settings, `Rule: ${swapped ? "not (" : ""}${made.join(" and ") || "all may attend"}${swapped ? ")" : ""}${at}` +
+      `${painted ? `; ${plural(painted, "cell")} painted` : ""}.`);
+  });
+
   /** A state of the rules alone, with the mask that they make. */
   const only = (some) => {
     const all = {
@@ -313,7 +321,7 @@ export default widget("Mask painter", (ui) => {
       h("div", { class: "mha-mask" }, h("p", {}, "mask: ● may attend, ∕ hidden"), map),
       h("div", { class: "mha-weights" }, h("p", {}, "weights of each row"), weights)),
     turned,
-    line,
+    settings, line,
     h("div", { class: "mha-checks", role: "status" }, rows, future),
     more("More: other libraries, window, block, tables",
       controls(

@@ -191,14 +191,21 @@ export default widget("Model lab", (ui) => {
     },
   });
   const line = readout();
+  const panels = h("div", { class: "mha-panels" });
+  const both = h("div", { class: "mha-both" });
   ui.follow(() => {
     const [i, j] = place();
     const [query, key] = [i, j].map((k) => readable(now.words[k]));
     const weight = `Head ${name(chosen())}: “${query}” looks at “${key}” with weight ${fixed(now.maps[chosen()][i][j])}.`;
-    const tokens = now.of > now.read ? ` Only the last ${now.read} of ${now.of} tokens are read.` : "";
-    const hint = !ui.get("text") ? "Type something: the model says what comes next. "
-      : waiting && !trouble ? "Loading the model … " : trouble && waiting ? `${trouble} ` : "";
-    say(line, `${hint}${weight}${tokens}`);
+    const tokens = now.of > now.read ? ` Only the last ${now.read} of ${now.of} tokens are read.`
+      : now.of > now.words.length ? ` The maps show the last ${now.words.length} of ${now.of} tokens.` : "";
+    const hint = waiting && !trouble ? "Loading the model … " : trouble && waiting ? `${trouble} ` : "";
+    const empty = !ui.get("text");
+    say(line, empty ? "Type something: the model says what comes next." : `${hint}${weight}${tokens}`);
+    for (const part of [panels, both]) {
+      part.classList.toggle("mha-past", empty);
+      part.inert = empty;
+    }
   });
 
   // --- what comes next ------------------------------------------------------------------
@@ -293,14 +300,15 @@ export default widget("Model lab", (ui) => {
     if (left) area.scrollTop = area.scrollHeight;
   });
 
+  panels.append(
+    h("div", { class: "mha-all" }, small, h("div", { class: "mha-switch" }, flip, allOn)),
+    h("div", { class: "mha-one" }, large),
+    h("div", { class: "mha-chances" }, legend, next));
+  both.append(beside);
   ui.root.append(
     tries, note,
     h("div", { class: "mha-typed" }, h("label", { for: area.id }, "text"), area),
-    h("div", { class: "mha-panels" },
-      h("div", { class: "mha-all" }, small, h("div", { class: "mha-switch" }, flip, allOn)),
-      h("div", { class: "mha-one" }, large),
-      h("div", { class: "mha-chances" }, legend, next)),
-    line, h("div", { class: "mha-both" }, beside),
+    panels, line, both,
     h("div", { class: "mha-last" },
       controls(
         slider(ui, {

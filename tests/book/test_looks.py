@@ -58,7 +58,10 @@ NOTES = """all => all.map(note => {
 })"""
 
 
-@pytest.mark.parametrize("page", ["book/03_all_heads_at_once", "book/05_masks"])
+WITH_NOTES = ["03_all_heads_at_once", "05_masks", "06_einsum_sequence_first"]
+
+
+@pytest.mark.parametrize("page", [f"book/{page}" for page in WITH_NOTES])
 def test_a_note_stands_beside_its_code_or_before_it(visit, page):
     opened = visit(page, viewport={"width": 1280, "height": 800})
     notes = opened.page.locator("aside.margin")
@@ -89,7 +92,7 @@ SHADE = """selector => {
     [
         ("book/05_masks", ".highlight pre"),
         ("book/06_einsum_sequence_first", "table"),
-        ("book/02_heads_in_a_loop", 'mjx-container[display="true"]'),
+        ("book/deeper/10_softmax_in_pieces", 'mjx-container[display="true"]'),
     ],
 )
 @pytest.mark.parametrize("colours", ["light", "dark"])
@@ -163,6 +166,43 @@ def test_nothing_on_paper_asks_to_be_pressed(sheet):
     with printing(sheet.page):
         assert buttons.evaluate_all(seen) == 0
         assert sheet.page.locator(".mha-question").evaluate_all(seen) > 0
+        assert sheet.page.locator(".mha-lead").evaluate_all(seen) == 0  # "Choose …"
+
+
+ORDER = """() => [...document.querySelectorAll('article :is(.exercise, .solution, h2)')]
+    .map(x => x.classList[0] ?? x.firstChild.textContent)"""
+
+
+def test_on_paper_the_solutions_come_last_and_then_go_back(visit):
+    opened = visit("book/05_masks", viewport=PAPER).page
+    before = opened.evaluate(ORDER)
+    pairs = before[before.index("exercise") :][:10]
+    assert pairs == ["exercise", "solution"] * 5  # on a screen, where it is folded
+    with printing(opened):
+        assert opened.evaluate(ORDER)[-6:] == ["Solutions"] + ["solution"] * 5
+        seen = "all => all.every(x => x.checkVisibility())"
+        assert opened.locator(".solution p").evaluate_all(seen)
+    assert opened.evaluate(ORDER) == before
+
+
+def test_a_hint_is_not_printed_beside_its_question(visit):
+    opened = visit("book/assignments/student/a2_heads", viewport=PAPER).page
+    hints = opened.locator("details", has_text="Hint 1: a nudge")
+    assert hints.count() > 2
+    with printing(opened):
+        assert not any(x.is_visible() for x in hints.all())
+    assert all(x.is_visible() for x in hints.all())
+
+
+def test_paper_says_how_a_mask_was_made(visit):
+    opened = visit("book/05_masks", viewport=PAPER).page
+    opened.wait_for_selector("html[data-widgets=ready]", state="attached")
+    rule = opened.locator(".mha-mask-painter .mha-paper")
+    assert rule.is_hidden()
+    opened.get_by_role("button", name="a window", exact=True).click()
+    with printing(opened):
+        assert rule.inner_text() == "Rule: s <= t and abs(t - s) < 3."
+        assert rule.is_visible()
 
 
 def test_two_maps_that_stand_side_by_side_are_of_one_size_on_paper(visit):

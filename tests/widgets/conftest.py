@@ -115,6 +115,7 @@ class Live(Visit):
         details = self.root_element.locator("details.mha-numbers", has_text=summary)
         if details.get_attribute("open") is None:
             details.locator("summary").click()
+            details.locator("tr").first.wait_for(state="attached")
         return details.locator("table").evaluate_all(
             "([t]) => [...t.rows].map(r => [...r.cells].map(c => c.textContent))"
         )

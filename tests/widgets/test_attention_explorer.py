@@ -7,7 +7,7 @@ import torch
 
 from mha_lib import FusedMHA, causal_mask
 from mha_lib.widgets import AttentionExplorer
-from tests.widgets.conftest import assert_says, number
+from tests.widgets.conftest import MOST, assert_says, number
 
 H, T, S, D = 3, 4, 6, 5
 QUERIES = ["the", "cat", "sat", "down"]
@@ -224,19 +224,66 @@ def test_rows_that_stand_out(live):
     assert opened.button(f"head {h}").get_attribute("aria-pressed") == "true"
 
 
+def quest() -> AttentionExplorer:
+    """Two layers; heads 1 and 2 of layer 0 look back, the second more."""
+    back = torch.full((3, T, T), 0.1)
+    for head, most in enumerate((0.25, 0.6, 0.8)):
+        back[head, range(1, T), range(T - 1)] = most
+    return AttentionExplorer([back, torch.full((3, T, T), 1 / T)], QUERIES)
+
+
 def test_which_head_looks_at_the_word_before(live):
-    before = torch.full((T, T), 0.1).index_put_(
-        (torch.arange(1, T), torch.arange(T - 1)), torch.tensor(0.8)
-    )
-    even = torch.full((T, T), 1 / T)
-    opened = live(AttentionExplorer([torch.stack([even, even, before])], QUERIES))
-    opened.button("which head looks at the word before?").click()
-    assert opened.text(".mha-note").startswith("✗ Head 0 does not: 0.25")
+    opened = live(quest())
+    said = partial(opened.text, ".mha-note")
+    opened.button("Which head looks at the word before?").click()
+    assert "press a head" in said() and not set("✓✗") & set(said())
+    opened.button("head 0").click()
+    assert said().startswith("✗ Head 0 of layer 0 does not: 0.25")
+    opened.button("head 1").click()
+    assert said().startswith("✓ Head 1 of layer 0 does, too: 0.60")
     opened.button("head 2").click()
-    assert opened.text(".mha-note").startswith("✓ Head 2 does: 0.80")
-    assert opened.count("text=which head looks at") == 1  # of what no head does
+    assert said().startswith("✓ Head 2 of layer 0 does: 0.80 of its weight, and no")
+    opened.control("layer").fill("1")  # nobody has pressed a head there
+    assert "press a head" in said()
+    asked = opened.root_element.get_by_role("button", name="Which head looks at")
+    assert asked.count() == 1  # nothing of what no head does
     opened.button("the surest row").click()
-    assert opened.text(".mha-note").startswith("Head 2, “cat”")
+    assert said().startswith("Head 0, “the”")
+
+
+def test_a_question_asked_again_awaits_a_new_answer(live):
+    opened = live(quest())
+    for again in ("Which head looks at the word before?", "reset"):
+        opened.button("Which head looks at the word before?").click()
+        opened.button("head 2").click()
+        assert opened.text(".mha-note").startswith("✓")
+        opened.button(again).click()
+        assert "✓" not in opened.text(".mha-note")
+
+
+@pytest.mark.parametrize("screen", MOST)
+def test_all_questions_fit_one_screen_with_their_answers(live, screen):
+    viewport, most = MOST[screen]
+    names = ("the word before", "the first word", "the same place")
+    maps = torch.full((4, 12, 12), 0.02)
+    for head, key in enumerate((range(11), 0, range(1, 12))):
+        maps[head, range(1, 12), key] = 0.7
+    maps[3] = maps[0]
+    widget = AttentionExplorer([maps, maps / 2], [*"cdvzwj"] * 2)
+    opened = live(widget, viewport=viewport, folded=True)
+    for head, name in enumerate(names):
+        opened.button(f"Which head looks at {name}?").click()
+        opened.button(f"head {head}").click()
+        assert opened.text(".mha-note").startswith("✓")
+        assert opened.root_element.bounding_box()["height"] <= most
+
+
+def test_a_key_does_not_look_like_a_button(live):
+    opened = live(explorer())
+    ground = "x => getComputedStyle(x).backgroundColor"
+    key = opened.root_element.locator(".mha-right li").first.evaluate(ground)
+    assert key != opened.button("cat").evaluate(ground)
+    assert key == "rgba(0, 0, 0, 0)"
 
 
 # --- more keys than one reads at a glance ------------------------------------------
@@ -255,6 +302,24 @@ def listed(opened, name: str) -> list[str]:
     return items.evaluate_all(
         "all => all.map(x => x.innerText.split(/\\s+/).join(' '))"
     )
+
+
+@pytest.mark.parametrize("screen", MOST)
+def test_a_long_text_has_the_larger_map(live, screen):
+    words = [f"word{i}" for i in range(28)]
+    maps = torch.full((4, 28, 28), 1 / 28)
+    opened = live(AttentionExplorer([maps] * 3, words), viewport=MOST[screen][0])
+    box = opened.root_element.locator(".mha-map canvas").bounding_box()
+    least = {"desk": 9, "phone": 7}[screen]  # pixels a cell
+    assert min(box["width"], box["height"]) > 28 * least
+
+
+@pytest.mark.parametrize("screen", MOST)
+def test_the_most_that_is_shown_fits_one_screen(live, screen):
+    viewport, most = MOST[screen]
+    maps = torch.softmax(torch.randn(12, MANY, MANY), -1)
+    opened = live(AttentionExplorer([maps] * 2), viewport=viewport, folded=True)
+    assert opened.root_element.bounding_box()["height"] <= most
 
 
 def test_few_keys_are_listed_in_their_order(live):

@@ -441,6 +441,8 @@ def test_no_curve_leaves_its_panel(live):
 def test_a_right_program_can_be_read_beside_a_puzzle(live):
     opened = live(BreakIt(sealed=True))
     tile(opened, "Batched").click()
+    title = "One of six programs is wrong, this one is not: which?"
+    assert opened.text(".mha-question") == title
     assert marks(opened) == ["✓"] * 9
     tile(opened, "Fused").click()
     assert marks(opened) == ["?"] * 9
@@ -487,6 +489,7 @@ def test_the_patient_of_the_readers_clock(live, scripts):
     (wanted,) = patients(scripts, ["2027-02-03"])
     opened.page.evaluate("dispatchEvent(new Event('resize'))")
     opened.root_element.evaluate("x => (x.style.width = '700px')")  # drawn anew
+    before = state(opened)
     opened.button(PATIENT).click()
     assert "choose what is wrong" in opened.text(".mha-lead")
     assert "Patient of 3 February 2027" in opened.text(".mha-patient")
@@ -504,16 +507,62 @@ def test_the_patient_of_the_readers_clock(live, scripts):
     assert opened.root_element.locator(".mha-code").is_visible()
     opened.button("copy link").click()
     assert "guess" not in link(opened) and link(opened)["patient"] == "2027-02-03"
-    opened.button("undo").click()
-    wrong = next(x for x in wanted["answers"] if x != wanted["name"])
-    opened.root_element.locator(".mha-answer").nth(
-        wanted["answers"].index(wrong)
-    ).press("Enter")
-    assert opened.text(SAID).startswith(f"✗ Not “{MISTAKES[wrong].cause}”")
     opened.button("the day before").click()
     assert "Patient of 2 February 2027" in opened.text(".mha-patient")
     opened.button("leave").click()
-    assert {*values(opened).values()} == {"✓"}
+    assert state(opened) == before
+
+
+def state(opened) -> list:
+    """Which tile is open, what the tiles say, and the title."""
+    pressed = opened.root_element.locator(".mha-tile[aria-pressed=true]")
+    return [pressed.inner_text(), values(opened), opened.text(".mha-question")]
+
+
+def test_a_wrong_answer_uncovers_nothing(live, scripts):
+    date = "2027-02-03"
+    (patient,) = patients(scripts, [date])
+    widget = BreakIt()
+    widget.patient, widget.opened = date, patient["at"]
+    opened = live(widget)
+    answers = opened.root_element.locator(".mha-answer")
+    assert opened.button("show me").is_hidden()
+    wrong = [i for i, x in enumerate(patient["answers"]) if x != patient["name"]]
+    for tried, i in enumerate(wrong, start=1):
+        answers.nth(i).press("Enter")
+        cause = MISTAKES[patient["answers"][i]].cause
+        assert opened.text(SAID).startswith(f"✗ Not “{cause}”")
+        assert f"[{patient['name']}]" not in opened.root_element.inner_text()
+        assert not opened.root_element.locator(".mha-code").is_visible()
+        struck = [x for x in answers.all_inner_texts() if x.startswith("✗ ")]
+        assert len(struck) == tried
+    opened.button("show me").click()
+    assert opened.text(SAID).startswith("check says: ")
+    assert opened.text(SAID).endswith(f"[{patient['name']}]")
+    opened.button("reset").click()
+    assert answers.all_inner_texts() == [MISTAKES[x].cause for x in patient["answers"]]
+
+
+@pytest.mark.parametrize("viewport", [DESK, PHONE], ids=["desk", "phone"])
+def test_a_patient_has_his_loss_beside_his_maps(live, viewport):
+    opened = live(BreakIt(), viewport=viewport)
+    opened.button(PATIENT).click()
+    parts = opened.root_element.locator(".mha-loss svg, .mha-witnesses")
+    assert [x.is_visible() for x in parts.all()] == [True, True]
+
+
+def test_on_a_desk_nothing_below_the_program_moves(live):
+    opened = live(BreakIt(sealed=True))
+    places = set()
+    for name in (*PUZZLES, PATIENT):
+        opened.button(name).click()
+        for act in ("show me", None):
+            box = opened.root_element.locator(".mha-below").bounding_box()
+            places.add(round(box["y"]))
+            if act and opened.button(act).is_visible():
+                opened.button(act).click()
+        tile(opened, "Batched").click()
+    assert max(places) - min(places) <= 1, places
 
 
 def link(opened) -> dict:
@@ -699,6 +748,17 @@ def focused(opened) -> str:
     )
 
 
+def test_the_ring_of_the_focus_stays_inside_its_line(live):
+    """Or it would cover the lines above and below, which are read then."""
+    opened = live(BreakIt(sealed=True))
+    opened.button("undo").focus()
+    opened.page.keyboard.press("Tab")
+    style = "x => (({outlineWidth, outlineOffset}) => [outlineWidth, outlineOffset])"
+    one = opened.root_element.locator(".mha-line").first
+    assert one.evaluate("x => x.matches(':focus-visible')")
+    assert one.evaluate(f"{style}(getComputedStyle(x))") == ["2px", "-2px"]
+
+
 def test_the_focus_stays_while_buttons_come_and_go(live):
     opened = live(BreakIt(sealed=True))
     opened.button("show me").press("Enter")
@@ -706,6 +766,9 @@ def test_the_focus_stays_while_buttons_come_and_go(live):
     opened.button(PATIENT).press("Enter")
     answer = opened.root_element.locator(".mha-answer").first
     answer.press("Enter")
+    assert focused(opened) == "here"
+    if opened.button("show me").is_visible():
+        opened.button("show me").press("Enter")
     assert answer.is_hidden() and focused(opened) == "here"
     opened.button("leave").press("Enter")
     assert opened.button("leave").is_hidden() and focused(opened) == "here"

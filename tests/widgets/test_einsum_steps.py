@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from mha_lib.widgets import EinsumSteps
-from tests.widgets.conftest import assert_says, number
+from tests.widgets.conftest import MOST, assert_says, number
 
 SIZES = {"b": 2, "t": 3, "s": 4, "h": 2, "d": 5, "e": 3, "f": 2, "v": 3}
 SCORES = "tbhd,sbhd->bhts"
@@ -36,7 +36,7 @@ EQUATIONS = [
     "ttb->tb",  # the diagonal
     ",t->t",
 ]
-LINE = ".mha-es-terms + output"
+LINE = ".mha-es-sum + output"
 EXAMPLE, ALL, SUM = "example", "All cells as a table", "The sum of this cell"
 
 
@@ -274,9 +274,9 @@ def test_arrow_keys_with_fewer_axes(live):
 
 def test_mouse_picks_a_cell_of_any_tensor(live):
     opened = live(EinsumSteps([random(SCORES)]))
-    cell(opened, "result", 31).click()
-    assert chosen(opened) == 31
-    place = np.unravel_index(31, (2, 2, 3, 4))
+    cell(opened, "result", 23).click()
+    assert chosen(opened) == 23
+    place = np.unravel_index(23, (2, 2, 3, 4))
     assert "result[b={}, h={}, t={}, s={}]".format(*place) in opened.text(LINE)
     n = np.ravel_multi_index((2, 0, 1, 4), (3, 2, 2, 5))  # t, b, h, d
     cell(opened, "first", n).click()
@@ -350,7 +350,7 @@ def test_letters_are_explained(live):
 def test_examples_keep_the_letters_that_they_share(live):
     opened = live(EinsumSteps())
     choose(opened, 3)
-    cell(opened, "result", 0).click()
+    opened.control("b").fill("0")
     opened.control("t").fill("2")
     opened.control("h").fill("1")
     choose(opened, 4)
@@ -360,6 +360,8 @@ def test_examples_keep_the_letters_that_they_share(live):
 
 def test_wrong_equation_is_a_sentence_and_can_be_mended(live):
     opened = live(EinsumSteps([random("td,sd->ts")]))
+    box = "x => JSON.stringify(x.getBoundingClientRect())"
+    before = opened.root_element.evaluate(box)
     for equation, sentence in {
         "td,sd->tx": "the letter x stands after the arrow, but no operand has it",
         "td,td->t": "the letter t has two sizes, 3 and 4 (in second)",
@@ -372,13 +374,45 @@ def test_wrong_equation_is_a_sentence_and_can_be_mended(live):
     }.items():
         write(opened, equation)
         assert sentence in opened.text(".mha-problem")
-        assert opened.root_element.locator("pre").is_hidden()
+        assert opened.root_element.evaluate(box) == before  # the page does not jump
+        assert opened.root_element.locator("pre").evaluate(
+            "x => !!x.closest('[inert]')"
+        )
         assert opened.control("equation").get_attribute("aria-invalid") == "true"
     write(opened, "td, sd -> st")  # spaces do not count
     assert opened.root_element.locator(".mha-problem").is_hidden()
+    assert opened.count(".mha [inert]") == 0
     assert opened.text(".mha-es-operand:last-child > div >> nth=0") == (
         "result (s, t) = (4, 3)"
     )
+
+
+def test_at_the_end_of_a_sum_the_focus_stays_on_the_button(live):
+    opened = live(EinsumSteps([random("td,sd->ts")]))
+    focus = "() => document.activeElement.textContent"
+    for _ in range(6):  # one more than there are steps to go
+        opened.button("next").press("Enter")
+        assert opened.page.evaluate(focus) == "next"
+    assert opened.button("next").get_attribute("aria-disabled") == "true"
+    assert "step 5 of 5" in opened.text(LINE)
+
+
+@pytest.mark.parametrize("screen", MOST)
+def test_four_axes_fit_one_screen_with_all_that_takes_part(live, screen):
+    viewport, most = MOST[screen]
+    q, k = (torch.arange(8 * n).view(n, 2, 2, 2) % 4 for n in (2, 3))
+    given = [("tbhd,sbhd->tsbh", {"q": q, "k": k})]  # as chapter 6 has it
+    opened = live(EinsumSteps(given), viewport=viewport, folded=True)
+    opened.control("t").fill("1")
+    opened.control("s").fill("2")
+    assert opened.root_element.bounding_box()["height"] <= most
+    pane = opened.root_element.locator(".mha-es-tensors")
+    assert pane.evaluate("x => x.scrollHeight <= x.clientHeight")  # nothing is cut off
+    assert [len(x) for x in marked(opened, "now").values()] == [1, 1, 0]
+    for state in ("now", "result"):
+        found = opened.root_element.locator(f".mha-es-cell[data-state={state}]").all()
+        assert all(one.is_visible() for one in found)
+    assert opened.root_element.get_by_text("the blocks that take part").is_visible()
 
 
 def test_too_large_a_result_is_a_sentence(live):

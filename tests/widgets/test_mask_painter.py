@@ -26,7 +26,7 @@ from mha_lib import (
     padding_mask,
 )
 from mha_lib.widgets import MaskPainter
-from tests.widgets.conftest import PHONE, number
+from tests.widgets.conftest import DESK, PHONE, number
 
 T, S, E = 4, 6, 10
 CELL = 34  # pixels: none is wider
@@ -819,3 +819,23 @@ def test_a_phone_shows_the_sign_that_the_legend_names(live):
     )
     may_attend = sum(map(sum, MaskPainter(7).mask))
     assert signs > 4 * may_attend > 0 == numbers
+
+
+# The sizes of the letters in which a canvas writes numbers, while it is drawn anew.
+LETTERS = """() => {
+    const pen = CanvasRenderingContext2D.prototype;
+    const {fillText} = pen;
+    window.letters = [];
+    pen.fillText = function (text, ...at) {
+        if (/^\\d\\.\\d\\d$/.test(text)) window.letters.push(parseFloat(this.font));
+        return fillText.call(this, text, ...at);
+    };
+}"""
+
+
+def test_the_numbers_in_its_cells_are_read_on_a_desk(live):
+    opened = live(MaskPainter(7), viewport=DESK)
+    opened.page.evaluate(LETTERS)
+    opened.button("causal").click()
+    assert min(opened.page.evaluate("window.letters")) >= 11
+    assert len(opened.page.evaluate("window.letters")) == 28  # of the lower triangle

@@ -201,12 +201,26 @@ def test_of_a_long_text_the_end_is_read(live, model, tokenizer):
     assert opened.button("write on").is_disabled()
 
 
+def test_of_more_tokens_than_a_map_holds_it_says_so(live, tokenizer):
+    text = "The list is a sequence of items. " * 5
+    opened = live(ModelLab("x"))
+    assert "The maps show" not in said(opened)
+    type_text(opened, text)
+    count = len(tokenizer.encode(text))
+    assert 32 < count < 128
+    assert f"The maps show the last 32 of {count} tokens." in said(opened)
+
+
 def test_an_empty_text_asks_for_one(live, model, tokenizer):
     opened = live(ModelLab(TEXT))
+    pale = "x => getComputedStyle(x).opacity < 0.5 && x.inert"
+    parts = opened.root_element.locator(".mha-panels, .mha-both")
     type_text(opened, "")
-    assert "Type something" in said(opened)
+    assert said(opened) == "Type something: the model says what comes next."
+    assert [x.evaluate(pale) for x in parts.all()] == [True, True]  # of what is gone
     type_text(opened, "a")  # a single token: there is no loss yet
     assert beside(opened)[0][1] == "–"
+    assert not any(x.evaluate(pale) for x in parts.all())
 
 
 def test_characters_that_the_model_has_never_seen(live, model, tokenizer):
@@ -450,6 +464,16 @@ def test_fits_one_screen_in_every_state_of_the_lesson(live, viewport, most):
         heights[name] = opened.root_element.evaluate("x => x.offsetHeight")
     assert max(heights.values()) <= most, heights
     assert opened.width() == viewport["width"]
+
+
+def test_a_phone_leaves_no_hole_below_the_bars(live):
+    opened = live(ModelLab(), viewport=PHONE)
+    bars, below = (
+        opened.root_element.locator(x).bounding_box()
+        for x in (".mha-next li:nth-child(5)", ".mha-panels + output")
+    )
+    gap = below["y"] - bars["y"] - bars["height"]
+    assert 0 <= gap < 16
 
 
 def test_no_column_is_cut_on_a_phone(live):

@@ -29,6 +29,10 @@ LESSONS = {
     "explorer": lambda: AttentionExplorer(
         torch.randn(2, 7, 7, generator=GENERATOR).softmax(dim=-1), WORDS
     ),
+    "long text": lambda: AttentionExplorer(
+        torch.randn(3, 4, 28, 28, generator=GENERATOR).softmax(dim=-1).unbind(),
+        4 * WORDS,
+    ),
     "layout": lambda: HeadLayout(T=2, embed_dim=6, num_heads=3),
     "orders": lambda: HeadLayout(
         2, embed_dim=4, num_heads=2, batch=2, recipes=ORDERS, beside=""
@@ -185,6 +189,20 @@ def test_a_link_opens_what_was_sent_from_a_file_too(live, name):
     opened.page.wait_for_selector("html[data-widgets=ready]")
     opened.settle()
     assert state(opened) == sent != first
+
+
+@pytest.mark.parametrize("name", LESSONS)
+def test_what_is_said_of_a_link_goes_with_its_state(live, name):
+    opened = live(LESSONS[name]())
+    first = state(opened)
+    opened.button("copy link").click()
+    said = opened.root_element.locator(".mha-top + .mha-lead + output")
+    assert "this state" in said.inner_text()
+    for i in range(tries(opened).count()):
+        tries(opened).nth(i).click()
+        if state(opened) != first:
+            break
+    assert said.inner_text() == ""
 
 
 @pytest.mark.parametrize("name", EDITED)
