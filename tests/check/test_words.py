@@ -78,6 +78,24 @@ def test_notes_are_plain_data(submission, task):
 
 
 @pytest.mark.parametrize(
+    ("yours", "right", "words"),
+    [
+        (
+            1.0,
+            0.0,
+            "Every key is hidden from query 2 (sequence 0, head 1): its weights",
+        ),
+        (0.0, 1.0, "Query 2 gives every key the weight 0 (sequence 0, head 1);"),
+        (0.6, 1.0, "Row 2 of your map (sequence 0, head 1) sums to 0.60; it has to"),
+    ],
+)
+def test_a_row_is_told_by_what_is_wrong_with_it(yours, right, words):
+    place = {"sequence": 0, "head": 1, "row": 2}
+    said = in_words(Fact("row-sum", place | {"yours": yours, "right": right}))
+    assert said.startswith(words)
+
+
+@pytest.mark.parametrize(
     ("way", "words"),
     [
         ({"mask": "(B, T, S)"}, "a mask (B, T, S)"),
