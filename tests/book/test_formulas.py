@@ -6,7 +6,6 @@ import re
 import pytest
 from fontTools.ttLib import TTFont
 
-from tests.book.conftest import DESK, NARROW
 from tools import book
 
 STYLES = book.HTML / "_static" / "formulas.css"
@@ -69,22 +68,3 @@ def test_fonts_have_every_sign(visit, page):
         signs = content.strip('"') if content != "none" else ""
         able = set().union(*(known.get(x.strip(), set()) for x in families.split(",")))
         assert set(signs) <= able, (content, families)
-
-
-def test_on_a_phone_a_formula_that_is_a_little_too_wide_is_read_whole(visit):
-    opened = visit("book/02_heads_in_a_loop", viewport=NARROW).page
-    formula = opened.locator('mjx-container[display="true"]').first
-    opened.wait_for_function(
-        "x => x.scrollWidth <= x.clientWidth",
-        arg=formula.element_handle(),
-        timeout=9999,
-    )
-    size = "x => parseFloat(getComputedStyle(x).fontSize)"
-    narrow = formula.evaluate(size)
-    assert narrow >= 12
-    assert formula.get_attribute("tabindex") is None  # nothing to scroll
-    opened.set_viewport_size(DESK)
-    opened.wait_for_function(
-        "document.querySelector('mjx-container[display]').style.fontSize === ''"
-    )
-    assert formula.evaluate(size) > narrow

@@ -58,7 +58,7 @@ NOTES = """all => all.map(note => {
 })"""
 
 
-WITH_NOTES = ["03_all_heads_at_once", "05_masks", "06_einsum_sequence_first"]
+WITH_NOTES = ["03_all_heads_at_once", "06_einsum_sequence_first"]
 
 
 @pytest.mark.parametrize("page", [f"book/{page}" for page in WITH_NOTES])

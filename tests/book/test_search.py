@@ -19,7 +19,7 @@ WANTED = {  # what is typed, and the first place that the results lead to
     # questions
     "why divide by square root of d": "01_attention#why-divide-by-d",
     "multi head why": "intro#why-build-it-six-times",
-    "difference between view and reshape": "04_one_matrix_for_qkv#what-goes-wrong",
+    "difference between view and reshape": "03_all_heads_at_once#the-way-back",
     "half of a causal map": "10_what_it_costs#half-of-a-causal-map",
     "how to hand in": "assignments/index#how-to-hand-in",
     "grade a class": "instructors_guide#first-class-in-an-hour",

@@ -3,9 +3,8 @@
 import re
 
 import pytest
-import torch
 
-from mha_lib.check import TASKS, check, diagnose
+from mha_lib.check import check, diagnose
 from mha_lib.check.letters import legend, of_error, of_numbers, shape
 from tests.check.layers import Right
 
@@ -97,12 +96,3 @@ def test_a_mask_with_an_axis_too_many_is_told_its_shape_in_letters():
         r"where \1 is T, \2 is S( = H)?\.",
         repr(check(causal_mask)),
     )
-
-
-@pytest.mark.parametrize(
-    ("task", "letters"),
-    [("causal_mask", "TS"), ("padding_mask", "BS"), ("combine_masks", "BTS")],
-)
-def test_a_mask_is_told_of_no_size_that_it_lacks(task, letters):
-    for probe in TASKS[task].probes(7, torch.float32):
-        assert probe["sizes"].keys() == {*letters}

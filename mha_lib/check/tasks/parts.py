@@ -48,8 +48,7 @@ def causal_mask(draw: Draw) -> list[Probe]:
     """Of `causal_mask`."""
 
     def one(name, sizes, **options):
-        own = {x: sizes[x] for x in "TS"}
-        return probe(name, own, own, **options)
+        return probe(name, sizes, {x: sizes[x] for x in "TS"}, **options)
 
     def ordered(smaller, **ranges):
         """T and S of which the smaller is the one that is named."""
@@ -81,8 +80,7 @@ def padding_mask(draw: Draw) -> list[Probe]:
             lengths[draw.pick(range(sizes["B"] - 1))] = 0
         if name == "long":  # more than a byte holds, and next to one another
             lengths = sizes["S"] - torch.arange(1, sizes["B"] + 1)
-        own = {x: sizes[x] for x in "BS"}
-        return probe(name, own, {"lengths": lengths, "S": sizes["S"]})
+        return probe(name, sizes, {"lengths": lengths, "S": sizes["S"]})
 
     return [
         one("plain", draw.sizes(), full=draw.pick((0, -1))),
@@ -102,12 +100,12 @@ def combine_masks(draw: Draw) -> list[Probe]:
     def one(name, sizes):
         masks = draw.masks(sizes)
         inputs = {"causal": masks["causal"][0], "padding": masks["padding"][:, :1]}
-        return probe(name, {x: sizes[x] for x in "BTS"}, inputs)
+        return probe(name, sizes, inputs)
 
     def any_tables(name, sizes):
         B, T, S = (sizes[x] for x in "BTS")
         inputs = {"causal": draw.table(T, S), "padding": draw.table(B, 1, S)}
-        return probe(name, {x: sizes[x] for x in "BTS"}, inputs)
+        return probe(name, sizes, inputs)
 
     return [
         one("plain", draw.sizes()),
