@@ -73,6 +73,10 @@ def opened(chromium, roots):
 AT_ONCE = "*, ::before, ::after { transition: none !important }"
 
 
+TWO_FRAMES = """() => new Promise(done =>
+    requestAnimationFrame(() => requestAnimationFrame(() => done())))"""
+
+
 def at_once(visit: Visit) -> None:
     """Nothing of what is shown takes its time from now on."""
     visit.page.add_style_tag(content=AT_ONCE)
@@ -86,6 +90,7 @@ def switch(visit: Visit, colours: str, screen: dict) -> None:
     page, (colours_now, screen_now) = visit.page, visit.seen_in
     if screen != screen_now:
         page.set_viewport_size(screen)
+        page.evaluate(TWO_FRAMES)  # what listens to the size has answered
     if colours != colours_now:
         page.emulate_media(color_scheme=colours)
         page.wait_for_selector(f"html[data-theme={colours}]", state="attached")

@@ -19,11 +19,13 @@ def chapter():
     names = {"torch": torch, "nn": nn, "F": F, "attention": attention}
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
-    for cell in notebook.read(path).cells:
-        if cell.source.startswith((*NEEDED, STORED)):
-            exec(cell.source, names)
-    yield names
-    torch.set_default_dtype(before)
+    try:
+        for cell in notebook.read(path).cells:
+            if cell.source.startswith((*NEEDED, STORED)):
+                exec(cell.source, names)
+        yield names
+    finally:
+        torch.set_default_dtype(before)
 
 
 @pytest.mark.sweep(12)
