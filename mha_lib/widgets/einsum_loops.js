@@ -9,7 +9,7 @@ export const joined = (words) => words.join(", ").replace(/, ([^,]*)$/, " and $1
 /** "td,sd->ts" and the operands' shapes: the letters, their sizes, who is summed. */
 export function parse(text, shapes, names) {
   const found = /^([a-z]*)(?:,([a-z]*))?->([a-z]*)$/i.exec(text.replaceAll(" ", ""));
-  need(found, "it must be letters for each operand, -> and the letters of the result, such as td,sd->ts.");
+  need(found, "here it must be letters for one operand or for two, with a comma between them, then -> and the letters of the result, such as td,sd->ts.");
   const inputs = found.slice(1, 3).filter((group) => group !== undefined);
   const output = found[3];
   need(inputs.length === shapes.length,

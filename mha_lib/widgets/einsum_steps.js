@@ -140,7 +140,7 @@ export default widget("Einsum steps", (ui) => {
     if (/^[a-z]+$/i.test(output)) {
       const last = output.at(-1);
       found[`drop ${last} after the arrow`] = { state: { equation: `${inputs}->${output.slice(0, -1)}` },
-        note: `${last} is summed now, too. No size objects: was it meant?` };
+        note: `${last} is summed now, too. The sizes still fit, so nothing complains: was it meant?` };
     }
     if (output.length > 1) {
       const turned = [...output].reverse().join("");
@@ -308,7 +308,7 @@ export default widget("Einsum steps", (ui) => {
       build();
     } catch (error) {
       if (!(error instanceof Problem)) throw error;
-      problem = `“${text}” cannot be computed: ${error.message}`;
+      problem = `“${text}” cannot be shown: ${error.message}`;
     }
     say(wrong, problem);
     wrong.hidden = !problem;

@@ -366,9 +366,10 @@ def test_wrong_equation_is_a_sentence_and_can_be_mended(live):
         "td,sd->tx": "the letter x stands after the arrow, but no operand has it",
         "td,td->t": "the letter t has two sizes, 3 and 4 (in second)",
         "td,sd->tt": "the letter t stands twice after the arrow",
-        "td,sd": "letters for each operand, -> and the letters of the result",
-        "...d,sd->s": "letters for each operand",
-        "": "letters for each operand",
+        "td,sd": "a comma between them, then -> and the letters of the result",
+        "...d,sd->s": "letters for one operand or for two",
+        "": "letters for one operand or for two",
+        "td,sd,sd->ts": "letters for one operand or for two",
         "td->t": "it has letters for 1, but there are 2 operands",
         "tbd,sd->ts": "tbd stands for 3 axes, but first has 2: its shape is (3, 5)",
     }.items():
