@@ -13,10 +13,19 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported; kerne
 
 # After that: a module collected before the package would hide the function of its name
 # (mha_lib.attention, mha_lib.convert) in everything that follows.
-import mha_lib  # noqa: E402, F401
+import mha_lib  # noqa: E402, F401, I001
+import torch  # noqa: E402
 
 
 @pytest.hookimpl(optionalhook=True)  # somebody may run without xdist
 def pytest_xdist_auto_num_workers() -> int:
     """Two more than there are cores: half of the time they wait for other processes."""
     return (os.cpu_count() or 1) + 2
+
+
+@pytest.fixture(scope="module", autouse=True)
+def torch_as_it_comes():
+    """What a page's set-up changes, run in a test, must not reach the next module."""
+    yield
+    torch.set_printoptions(profile="default")
+    torch.set_default_dtype(torch.float32)

@@ -17,15 +17,11 @@ def chapter():
     """What the chapter's cells define, without its set-up."""
     (path,) = (path for path in book.chapters() if path.stem.startswith("02_"))
     names = {"torch": torch, "nn": nn, "F": F, "attention": attention}
-    before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
-    try:
-        for cell in notebook.read(path).cells:
-            if cell.source.startswith((*NEEDED, STORED)):
-                exec(cell.source, names)
-        yield names
-    finally:
-        torch.set_default_dtype(before)
+    for cell in notebook.read(path).cells:
+        if cell.source.startswith((*NEEDED, STORED)):
+            exec(cell.source, names)
+    return names
 
 
 @pytest.mark.sweep(12)

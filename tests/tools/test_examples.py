@@ -31,7 +31,6 @@ def solved():
         run(cell, names)
     yield names
     torch.set_num_threads(threads)
-    torch.set_printoptions(profile="default")
 
 
 def example_says(names, name, old, new):
