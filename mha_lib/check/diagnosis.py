@@ -147,7 +147,7 @@ def conclude(
         found.error = located(first["error"], first.get("line", ""))
         if first.get("raised_by") == "torch":
             found.error += legend(first["error"], probe["sizes"])
-        found.error += hint(first["error"])
+        found.error += hint(first["error"], first.get("line", ""), probe["sizes"])
     if first.get("code") == UNFINISHED:
         found.verdict, found.properties = UNFINISHED, {"runs": False}
         return found

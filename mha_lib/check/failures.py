@@ -1,6 +1,7 @@
 """What failures give away: of one call its message, of several the sizes they had."""
 
 import re
+from collections.abc import Mapping
 from itertools import combinations
 
 from mha_lib.check.beside import SQUARE_MASK
@@ -33,9 +34,41 @@ def of_error(outcome: dict) -> list[str]:
     return found[:1]
 
 
-def hint(error: str) -> str:
-    """What to do about an error of torch that has no name here."""
-    return "".join(said for pattern, said in HINTS.items() if re.search(pattern, error))
+def hint(error: str, line: str, sizes: Mapping[str, int]) -> str:
+    """What to do about an error of torch that has no name here.
+
+    Args:
+        error: the message.
+        line: of their code, where it was raised; "" if unknown.
+        sizes: of the call: B, T, S, H, D, E.
+    """
+    said = "".join(said for pattern, said in HINTS.items() if re.search(pattern, error))
+    return said + _heads_apart(error, line, sizes) + _piece_of_a_token(error, sizes)
+
+
+def _heads_apart(error: str, line: str, sizes: Mapping[str, int]) -> str:
+    """T met S where a product wants B and H."""
+    found = re.search(r"tensor a \((\d+)\) must match .* tensor b \((\d+)\)", error)
+    if not found or "H" not in sizes or not re.search(r"@|\b[bm]?matmul|\bbmm", line):
+        return ""
+    if {*map(int, found.groups())} != {sizes["T"], sizes["S"]}:
+        return ""
+    return (
+        " A product needs all axes equal but the last two, and T and S are among those "
+        "here: is the transpose missing that puts the heads before the tokens?"
+    )
+
+
+def _piece_of_a_token(error: str, sizes: Mapping[str, int]) -> str:
+    """A head's D numbers met a matrix for all E."""
+    found = re.search(r"\(\d+x(\d+) and (\d+)x\d+\)", error)
+    if not found or "H" not in sizes:
+        return ""
+    got, due = map(int, found.groups())
+    ours = [letter for letter, size in sizes.items() if size == got]
+    if ours != ["D"] or due != sizes["E"]:
+        return ""
+    return " The matrix takes E = H·D numbers: are the heads joined before it?"
 
 
 def of_sizes(cases: list[Case]) -> list[str]:

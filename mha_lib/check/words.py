@@ -6,6 +6,7 @@ that is given there, have their words in `mha_lib.check.beside.words`.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from math import prod
 
 from mha_lib.check.beside import RAN_WITH, located
 from mha_lib.check.letters import legend, shape
@@ -117,7 +118,11 @@ def _shapes(
 ) -> str:
     """The shape that is due, in letters and numbers, and the one that came."""
     due = f"{axes} = {required}" if axes else f"{required}"
-    return f"the output must have the shape {due}; got {shape(got, sizes or {})}"
+    said = f"the output must have the shape {due}; got {shape(got, sizes or {})}"
+    apart = "H" in (sizes or {}) and len(got) == len(required) + 1
+    if apart and prod(got) == prod(required):
+        said += "; the heads have an axis of their own still: join it with D"
+    return said
 
 
 def _row_sum(sequence: int, head: int, row: int, yours: float, right: float) -> str:

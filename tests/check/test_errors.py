@@ -65,6 +65,45 @@ def test_a_product_with_a_key_that_is_not_turned_says_what_a_product_needs():
     assert "should one be turned, with transpose(-2, -1)?" in repr(report)
 
 
+class NotApart(Right):
+    def heads(self, x):
+        return super().heads(x).transpose(1, 2)
+
+
+class NotJoined(Right):
+    def join(self, context):
+        return context.mT.mT
+
+
+class Averaged(Right):
+    def join(self, context):
+        return context.mean(dim=1)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (NotApart, "is the transpose missing that puts the heads before the tokens?"),
+        (NotJoined, "; the heads have an axis of their own still: join it with D"),
+        (Averaged, "The matrix takes E = H·D numbers: are the heads joined before it?"),
+    ],
+)
+def test_where_heads_are_not_cut_or_joined_the_error_says_what_to_look_for(wrong, said):
+    report = repr(check(wrong, "mha"))
+    assert said in report
+    for other in ("puts the heads before", "own still", "joined before it"):
+        assert other in said or other not in report
+
+
+def test_a_mask_that_is_turned_is_no_matter_of_heads():
+    class Turned(Right):
+        def forward(self, query, key, value, mask=None):
+            mask = None if mask is None else mask.mT
+            return super().forward(query, key, value, mask)
+
+    assert "before the tokens" not in repr(check(Turned, "mha"))
+
+
 class NoReturnWithMask(nn.Module):
     def forward(self, query, key, value, mask=None):
         result = super().forward(query, key, value, mask)
