@@ -1,4 +1,6 @@
 # `make help` lists the targets. Each sets itself up on first use.
+# What is imported is compiled once, whatever the shell says: half a second a process.
+unexport PYTHONDONTWRITEBYTECODE
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
