@@ -121,7 +121,7 @@ def with_effort(source: NotebookNode) -> NotebookNode:
 
 
 def hours(found: dict[str, Effort]) -> str:
-    """All tasks together, in half hours."""
+    """All tasks together: the sum of what their headings say."""
     pairs = [effort.minutes for effort in found.values()]
-    low, high = (round(sum(x) / 30) / 2 for x in zip(*pairs))
-    return f"{low:g} to {high:g} hours"
+    low, high = (divmod(sum(minutes), 60) for minutes in zip(*pairs))
+    return f"{low[0]}:{low[1]:02} to {high[0]}:{high[1]:02} hours"

@@ -22,6 +22,8 @@ COLOURS = (
     "#999999",
 )
 
+TINT = 0.6  # of a cell: black on each of the colours has a contrast of 7 and more
+
 
 def attention_map(
     weights: torch.Tensor,
@@ -217,7 +219,8 @@ def cells(
         ax = plt.subplots(figsize=(0.5 * width + 1, 0.5 * height + 0.6))[1]
     for i, j in np.ndindex(height, width):
         colour = COLOURS[int(colours[i, j]) % len(COLOURS)]
-        ax.add_patch(plt.Rectangle((j, i), 1, 1, facecolor=colour, edgecolor="white"))
+        paint = (colour, TINT)
+        ax.add_patch(plt.Rectangle((j, i), 1, 1, facecolor=paint, edgecolor="white"))
         ax.text(j + 0.5, i + 0.5, str(texts[i, j]), ha="center", va="center")
     ax.set(xlim=(0, width), ylim=(height, 0), aspect="equal", title=title or "")
     ax.set_xticks([])

@@ -42,7 +42,7 @@ def vectors(
         >>> from mha_lib.plots import vectors
         >>> ax = vectors(torch.tensor([[3.0, -0.5]]), ["cat"])
         >>> [text.get_text() for text in ax.texts]
-        ['3', '-0.5']
+        ['3.0', '-0.5']
         >>> plt.close(ax.figure)
     """
     grid = torch.as_tensor(rows).detach().cpu().float().numpy()
@@ -56,8 +56,8 @@ def vectors(
         ax = plt.subplots(figsize=(1.2 + 0.8 * E, 0.6 + 0.33 * len(grid)))[1]
     most = np.abs(grid).max() or 1
     ax.imshow(grid, cmap="RdBu", vmin=-1.6 * most, vmax=1.6 * most, aspect="auto")
-    for t, e in np.ndindex(grid.shape):
-        ax.text(e, t, f"{grid[t, e]:.3g}", ha="center", va="center")
+    for (t, e), text in zip(np.ndindex(grid.shape), _alike(grid, 2)):
+        ax.text(e, t, text, ha="center", va="center")
     ax.set_xticks(range(E), names)
     ax.set_yticks(range(len(grid)), words)
     ax.tick_params(length=0, top=False, bottom=False)
@@ -185,6 +185,7 @@ def strips(
                 )
             ax.text(left + len(values) / 2, top + 0.5, title, ha="center", va="center")
             most = values.abs().max().item() or 1.0
+            texts = _alike(values.numpy(), 3)
             for i, (value, colour) in enumerate(zip(values.tolist(), colours)):
                 tint = 0.06 + 0.5 * abs(value) / most  # black text stays legible
                 face = (COLOURS[colour], tint)
@@ -192,8 +193,7 @@ def strips(
                 frame = {"facecolor": face, "edgecolor": "#BBBBBB"}  # of a zero, too
                 ax.add_patch(plt.Rectangle(place, 1, 1, **frame))
                 middle = {"ha": "center", "va": "center"}
-                text = f"{value:.3f}".rstrip("0").rstrip(".")
-                ax.text(left + i + 0.5, top + 1.5, text, **middle)
+                ax.text(left + i + 0.5, top + 1.5, texts[i], **middle)
                 if len(values) == len(words):
                     ax.text(left + i + 0.5, top + 2.3, words[i], **middle)
             left += len(values) + 0.5
@@ -201,3 +201,11 @@ def strips(
     ax.set(xlim=(-0.1, widest + 0.1), ylim=(height, 0))
     ax.axis("off")
     return figure
+
+
+def _alike(numbers: np.ndarray, most: int) -> list[str]:
+    """All with as many decimals as one of them needs, up to most."""
+    rounded = np.round(np.asarray(numbers, dtype=float).ravel(), most) + 0.0  # no -0
+    gaps = [np.abs(rounded - rounded.round(d)).max() for d in range(most)]
+    decimals = next((d for d, gap in enumerate(gaps) if gap < 1e-9), most)
+    return [f"{number:.{decimals}f}" for number in rounded]

@@ -179,6 +179,16 @@ def test_shaded_words_are_dark_where_the_weight_is():
     assert ax.get_title() == "t"
 
 
+def test_black_is_read_on_each_colour_of_cells():
+    ax = plots.cells([list(range(8))], [list(range(8))])
+    for patch in ax.patches:
+        *colour, tint = patch.get_facecolor()
+        seen = [tint * part + 1 - tint for part in colour]  # on white
+        linear = [((part + 0.055) / 1.055) ** 2.4 for part in seen]
+        light = sum(w * x for w, x in zip((0.2126, 0.7152, 0.0722), linear))
+        assert (light + 0.05) / 0.05 > 7  # WCAG's contrast, its best grade
+
+
 # --- steps ----------------------------------------------------------------------------
 
 
@@ -186,7 +196,8 @@ def test_vectors_are_rows_of_coloured_numbers():
     rows = torch.tensor([[2.0, -0.25], [0.0, 1.0]], requires_grad=True)
     ax = plots.vectors(rows, ["a", "b"], title="t")
     np.testing.assert_allclose(ax.images[0].get_array(), rows.detach())
-    assert [text.get_text() for text in ax.texts] == ["2", "-0.25", "0", "1"]
+    shown = [text.get_text() for text in ax.texts]
+    assert shown == ["2.00", "-0.25", "0.00", "1.00"]  # decimals alike
     assert [label.get_text() for label in ax.get_xticklabels()] == ["0", "1"]
     assert [label.get_text() for label in ax.get_yticklabels()] == ["a", "b"]
     low, high = ax.images[0].get_clim()
@@ -220,6 +231,10 @@ def test_strips_are_as_deep_as_their_numbers_and_have_their_heads_colour():
     assert faces[0][3] > faces[1][3] > faces[2][3] > 0
     places = [patch.get_xy() for patch in ax.patches]
     assert places[0][1] == places[1][1] < places[2][1]  # a row for each step
+    numbers = torch.tensor([0.18, 2.2651, -0.0001])
+    (ax,) = plots.strips([[("c", numbers, [5, 5, 5])]]).axes
+    shown = [text.get_text() for text in ax.texts]
+    assert shown == ["c", "0.180", "2.265", "0.000"]  # decimals alike, and no -0
     with pytest.raises(ValueError, match="'q' has 2 numbers; got 1 colours"):
         plots.strips([[("q", one, [5])]])
 

@@ -71,10 +71,10 @@ def test_difficulty_has_three_words():
 def test_headings_and_the_time_on_top_are_written_once():
     source, _ = task(code(solution("return x.sum()")), markdown(30 * WORDS))
     once = [cell.source for cell in with_effort(source).cells]
-    assert "**Time:** 0.5 to 1.5 hours, without reading · **Hand in:** x" in once[0]
+    assert "**Time:** 0:30 to 1:25 hours, without reading · **Hand in:** x" in once[0]
     assert once[1].splitlines()[0] == "## Task 1: a thing · 30 to 85 min · easy"
     assert [cell.source for cell in with_effort(source).cells] == once
-    assert hours(efforts(source)) == "0.5 to 1.5 hours"
+    assert hours(efforts(source)) == "0:30 to 1:25 hours"
 
 
 def test_what_is_no_task_stays_as_it_is():
