@@ -206,6 +206,6 @@ def strips(
 def _alike(numbers: np.ndarray, most: int) -> list[str]:
     """All with as many decimals as one of them needs, up to most."""
     rounded = np.round(np.asarray(numbers, dtype=float).ravel(), most) + 0.0  # no -0
-    gaps = [np.abs(rounded - rounded.round(d)).max() for d in range(most)]
-    decimals = next((d for d, gap in enumerate(gaps) if gap < 1e-9), most)
+    fractions = (f"{number:.{most}f}".partition(".")[2] for number in rounded)
+    decimals = max((len(digits.rstrip("0")) for digits in fractions), default=0)
     return [f"{number:.{decimals}f}" for number in rounded]
