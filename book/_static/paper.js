@@ -5,12 +5,28 @@
   const root = document.documentElement;
   // Folded code, tables of numbers and controls are left out: book.css.
   const FOLDS = "article details:not(.hide, .mha-more, .mha-numbers, .toggle-details, [open])";
+  const line = (text) => {
+    const p = document.createElement("p");
+    p.className = "on-paper";
+    p.textContent = text;
+    return p;
+  };
+  /** What paper leaves out is on the page: where that is, and what of it is meant. */
+  function said() {
+    const left = ["The set-up cell and the code of pictures are folded on this page and not printed"];
+    if ([...document.querySelectorAll("article details")].some(isHint)) left.push("so are the hints to its tasks");
+    const address = location.protocol === "file:" ? "" : ` It is ${location.origin}${location.pathname}.`;
+    return line(`${left.join("; ")}.${address}`);
+  }
   const isHint = (fold) => /^Hint \d/.test(fold.firstElementChild?.textContent.trim());
   let back = []; // what brings the screen back, the last first
   addEventListener("beforeprint", () => {
     const theme = root.dataset.theme;
     root.dataset.theme = "light";
     back = [() => (root.dataset.theme = theme)];
+    const note = said();
+    document.querySelector("article h1")?.after(note);
+    back.push(() => note.remove());
     for (const fold of document.querySelectorAll(FOLDS)) {
       const trait = isHint(fold) ? "hidden" : "open";
       fold[trait] = true;

@@ -90,6 +90,11 @@ export default widget("Attention explorer", (ui) => {
     return [query, s < 0 ? largestOf(now.weights[head()][query], 1)[0] : Math.min(s, S - 1)];
   };
   const name = (trait, i) => `${ui.get(trait)[i]}`;
+  /** With its place, where the same word stands twice. */
+  const placed = (trait, i) => {
+    const all = ui.get(trait);
+    return all.indexOf(all[i]) === all.lastIndexOf(all[i]) ? name(trait, i) : `${name(trait, i)} (${i})`;
+  };
   const ask = (query) => ui.setAll({ query, key: -1 });
   const narrow = () => ui.width(ui.root) < NARROW;
 
@@ -126,11 +131,13 @@ export default widget("Attention explorer", (ui) => {
   /** What the pressed head is worth as an answer; nothing is said before one is pressed. */
   function judged(one) {
     const here = `${layer()} ${head()}`;
-    if (ui.get("guess") !== here) return `Compare the small maps${layers() > 1 ? " of each layer" : ""}, then press a head.`;
+    if (ui.get("guess") !== here) return layers() > 1
+      ? "Move “layer”, compare the small maps, then press a head." : "Compare the small maps, then press a head.";
     const share = likeness(now.weights[head()], PATTERNS[one]);
     const most = Math.max(...range(layers()).flatMap((i) => mapsOf(i).weights.map((w) => likeness(w, PATTERNS[one]))));
     const where = layers() > 1 ? `Head ${head()} of layer ${layer()}` : `Head ${head()}`;
-    if (share < LIKE) return `✗ ${where} does not: ${fixed(share)} of its weight. Press another.`;
+    if (share < LIKE) return `✗ ${where} does not: ${fixed(share)} of its weight. ${
+      now.weights.some((w) => likeness(w, PATTERNS[one]) >= LIKE) ? "Press another." : "Nor does another of this layer: change it."}`;
     return share === most ? `✓ ${where} does: ${fixed(share)} of its weight, and no head has more.`
       : `✓ ${where} does, too: ${fixed(share)} of its weight. But another has more: which?`;
   }
@@ -219,7 +226,7 @@ export default widget("Attention explorer", (ui) => {
     const many = keys() > LISTED;
     const most = LARGEST[narrow() ? "narrow" : "wide"];
     const places = many ? largestOf(row, most) : range(keys());
-    const list = (ol, some) => listWeights(ol, some.map((s) => [name("key_tokens", s), row[s]]), colours);
+    const list = (ol, some) => listWeights(ol, some.map((s) => [placed("key_tokens", s), row[s]]), colours);
     list(looks, places);
     put(looks, { "aria-label": many ? `the ${most} largest weights` : "weight of each key" });
     allKeys.hidden = !many;
@@ -247,7 +254,7 @@ export default widget("Attention explorer", (ui) => {
     const [i, j] = place();
     const sum = now.weights[head()][i].reduce((a, b) => a + b, 0);
     const said = isHidden(head())(i, j) ? "hidden by the mask" : fixed(map()[i][j], 3);
-    say(line, `Head ${head()}, query “${name("query_tokens", i)}” → key “${name("key_tokens", j)}”: ` +
+    say(line, `Head ${head()}, query “${placed("query_tokens", i)}” → key “${placed("key_tokens", j)}”: ` +
       `${kind().replace(/s$/, "")} ${said}. The row of weights sums to ${fixed(sum)}.`);
   });
 

@@ -126,6 +126,9 @@ export default widget("Break it", (ui) => {
     });
   });
   const now = () => programs[ui.get("opened")];
+  /** Of a puzzle that is over: the line that makes the difference. */
+  const solved = () => (ui.get("sealed") && ui.get("guess") && !patient() && !sought() && now().mistake
+    ? now().first || WRONG[now().mistake].step : "");
   const tried = { of: null, steps: new Set() }; // of one puzzle: the answers that are wrong
   ui.follow(() => {
     const [of, guess] = [now(), ui.get("guess")];
@@ -184,7 +187,7 @@ export default widget("Break it", (ui) => {
   });
 
   const shownStep = () => {
-    if (ui.get("step")) return ui.get("step");
+    if (ui.get("step") || solved()) return ui.get("step") || solved();
     return now().differs.weights || !now().differs.output ? "weights" : "output";
   };
   const lines = h("div", { class: "mha-code", role: "group", "aria-label": "program, step by step" }, Object.keys(GROUPS).map((step) => {
@@ -224,17 +227,36 @@ export default widget("Break it", (ui) => {
     onclick: () => ui.setAll({ guess: `${ui.get("patient")} ${patient().answers[i]}` }),
   }));
   const another = button("the day before", () => visit(dayBefore(ui.get("patient"))));
+  const free = button("free play", () => ui.setAll({ // with the mistake that was found
+    ...begin, mistakes: none.with(patient().at, patient().name) }));
   const leave = button("leave", () => ui.setAll({ // back to what was there before
     ...ui.first, ...fresh, patient: "", ...past.findLast((state) => !state.patient), guess: "" }));
   const show = button("show me", () => ui.set("guess", patient() ? `${ui.get("patient")} ${SHOWN}` : SHOWN));
   quiz.append(...answers);
+
+  // --- what comes next, once something is found or shown --------------------------------
+  const says = h("span");
+  const next = button("", () => ui.setAll(following()[1].state));
+  const onward = h("div", { class: "mha-onward" }, says, next);
+  /** [title, {state}] of the puzzle after the one that is over. */
+  const following = () => {
+    const all = Object.entries(PUZZLES());
+    const at = all.findIndex(([, { state }]) => `${state.mistakes}` === `${ui.get("mistakes")}`);
+    return solved() && at >= 0 ? all[at + 1] : null;
+  };
   ui.follow(() => {
     const found = patient();
-    question.hidden = another.hidden = leave.hidden = !found;
+    question.hidden = another.hidden = !found;
+    leave.hidden = !secret();
     show.hidden = !sought() && !(secret() && answer());
     const uncovered = found && !secret();
+    free.hidden = !uncovered;
     ui.question(uncovered ? "What was its mistake?" : titleOf(programs, secret(), now()));
-    ui.lead(uncovered ? "" // the code has come, and the line below it says all
+    const puzzle_ = following();
+    onward.hidden = !puzzle_;
+    if (puzzle_) say(next, `next: ${puzzle_[0]}`);
+    say(says, now().first ? "Below the first ✗: the right line." : "No number shows it.");
+    ui.lead(uncovered || puzzle_ ? "" // the code has come, and the lines below it say all
       : sought() && !now().first ? "Map, output and loss are right. Switch on three inputs, or press the line you suspect."
       : sought() ? "No error, no wrong shape. Look at maps and loss, then press the line you suspect."
       : secret() ? "Its code is hidden. Compare its map with the right one, and choose what is wrong."
@@ -245,7 +267,8 @@ export default widget("Break it", (ui) => {
     quiz.hidden = !secret();
     lines.hidden = Boolean(secret());
     if (!found) return;
-    say(question, `Patient of ${written(ui.get("patient"))}, ${NAMES[found.at]}`);
+    say(question, uncovered ? (ui.get("patient") === today() ? "Tomorrow a new one." : "More:")
+      : `Patient of ${written(ui.get("patient"))}, ${NAMES[found.at].replace("MHA", "")}`);
     answers.forEach((one, i) => {
       const wrong = tried.steps.has(found.answers[i]);
       say(one, `${wrong ? "✗ " : ""}${causeOf(known[found.answers[i]])}`);
@@ -312,7 +335,7 @@ export default widget("Break it", (ui) => {
   const picture = threefold(ui, {
     move: (row, column) => ui.setAll({ row, column, b: view.b, h: view.head }),
     content: () => ({
-      rows: view.words, columns: view.columns, right: view.right, here: view.here, cursor: view.cursor,
+      rows: view.words, columns: view.columns, heads: view.keys ? view.words : range(view.columns).map(String), right: view.right, here: view.here, cursor: view.cursor,
       label: `${which()}: right, here, and their difference; arrow keys move the cursor`,
     }),
   });
@@ -384,13 +407,12 @@ export default widget("Break it", (ui) => {
   };
 
   ui.root.append(
-    tryThis(ui, PUZZLES, "Puzzles"), tiles,
-    h("div", { class: "mha-controls" }, question, chooser, show, three, another, leave, undo),
+    onward, tryThis(ui, PUZZLES, "Puzzles"), tiles,
+    h("div", { class: "mha-controls" }, question, chooser, show, three, another, free, leave, undo),
     h("div", { class: "mha-task" }, quiz, lines), said,
-    h("div", { class: "mha-below" }, h("div", { class: "mha-maps" }, picture, cell), losing),
-    more("More: other maps, a table",
+    h("div", { class: "mha-below" }, picture, cell, losing, more("More: other maps, a table",
       h("div", { class: "mha-picks" }, title, buttons("b", "sequence", () => sizes.B), buttons("h", "head", () => view.H)),
-      numbers(ui, "Every number as a table", content)),
+      numbers(ui, "Every number as a table", content))),
   );
 }, {
   question: "One of six programs is wrong: in which line?",

@@ -31,6 +31,15 @@ function shuffled(list, next) {
   return found;
 }
 
+/** The number of a day's program: each once in six days, never one two days in a row. */
+function styleOf(days) {
+  const order = (week) => shuffled([0, 1, 2, 3, 4, 5], drawn(`programs ${week}`));
+  const week = Math.floor(days / 6);
+  const now = order(week);
+  if (now[0] === order(week - 1)[5]) [now[0], now[1]] = [now[1], now[0]];
+  return now[days - 6 * week];
+}
+
 /** {name, at: the number of the program, answers: four names} of a date, "2026-03-01". */
 export function patientOf(date) {
   const days = Math.round(Date.parse(`${date}T00:00:00Z`) / 86400000);
@@ -38,7 +47,7 @@ export function patientOf(date) {
   const order = shuffled(PATIENTS, drawn(`round ${round}`));
   const name = order[days - round * PATIENTS.length];
   const next = drawn(date);
-  const at = Math.floor(next() * 6);
+  const at = styleOf(days);
   const others = shuffled(PATIENTS.filter((x) => x !== name), next).slice(0, 3);
   return { name, at, answers: shuffled([name, ...others], next) };
 }

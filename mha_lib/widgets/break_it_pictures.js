@@ -44,7 +44,7 @@ export function thumbnail(ui, content) {
 /**
  * What is right, what is here, and their difference, with one cursor for all three.
  *
- * `content()` gives {rows: labels, columns: count, right, here: cells, cursor, label, title};
+ * `content()` gives {rows, heads: labels, columns: count, right, here: cells, cursor, label};
  * `move(i, j)` is called where the pointer or the arrow keys go.
  */
 export function threefold(ui, { content, move }) {
@@ -78,11 +78,11 @@ export function threefold(ui, { content, move }) {
   let known = [];
   ui.draw(() => {
     now = content();
-    const { rows, columns, right, here, cursor } = now;
+    const { rows, heads, columns, right, here, cursor } = now;
     put(frame, { "aria-label": now.label });
     const colours = palette(ui.root);
     const width = Math.max(220, ui.width(frame));
-    const state = [`${[rows, right, here, cursor]}`, width, colours, window.devicePixelRatio];
+    const state = [`${[rows, heads, right, here, cursor]}`, width, colours, window.devicePixelRatio];
     if (state.every((x, i) => x === known[i])) return;
     known = state;
     const context0 = canvas.getContext("2d");
@@ -91,8 +91,9 @@ export function threefold(ui, { content, move }) {
     const gap = 12;
     const panel = Math.min(114, Math.floor((width - left - 2 * gap) / 3));
     const wide = panel / columns;
-    const high = Math.min(narrow(ui) ? 12 : 16, Math.floor(panel / rows.length));
-    const top = 17;
+    const high = Math.min(narrow(ui) ? 11 : 12, Math.floor(panel / rows.length));
+    context0.font = `bold 11px ${FONT}`;
+    const top = 14 + Math.ceil(Math.max(...rows.concat(heads).map((x) => context0.measureText(x).width))) + 3;
     layout = { left, top, wide, high, step: panel + gap };
     const context = prepared(canvas, left + 3 * panel + 2 * gap + 2, top + rows.length * high + 2);
     const number = (x) => Number.isFinite(x) && Math.abs(x) < 1e300;
@@ -108,7 +109,16 @@ export function threefold(ui, { content, move }) {
       i === cursor[0] ? "bold 12px" : "12px", i === cursor[0] ? colours.accent : colours.text));
     ["right", "here", "difference"].forEach((title, n) => {
       const x0 = left + n * (panel + gap);
-      write(title, x0, 9, "left", "12px", colours.muted);
+      write(title, x0, 7, "left", "12px", colours.muted);
+      heads.forEach((text, j) => { // upright, as narrow as its column
+        if (wide < 11 && j % 2 && j !== cursor[1]) return; // or they would touch
+        if (wide < 11 && Math.abs(j - cursor[1]) === 1) return;
+        context.save();
+        context.translate(x0 + (j + 0.5) * wide, top - 3);
+        context.rotate(-Math.PI / 2);
+        write(text, 0, 0, "left", j === cursor[1] ? "bold 11px" : "11px", j === cursor[1] ? colours.accent : colours.text);
+        context.restore();
+      });
       const cells = [right, here, apart][n];
       const scale = n === 2 ? most : largest;
       const equal = n === 2 && apart.every((x) => Math.abs(x) <= 1e-9 * largest);
@@ -147,7 +157,7 @@ export function lossPicture(ui, content) {
   let known = [];
   ui.follow(() => {
     const { steps, label, gap, seen, ...curves } = content();
-    const H = narrow(ui) ? 74 : 86;
+    const H = narrow(ui) ? 60 : 86;
     if (known[0] === curves.here && known[1] === H) return;
     known = [curves.here, H];
     const close = Math.abs(gap) < CLOSE;

@@ -36,7 +36,14 @@ export function widget(name, build, { question, lead = "", lesson = [], answered
     }
     let [followers, drawers] = [[], []];
     const widths = new Map();
+    let wide = 0;
+    /** What was once as high stays so, while nothing is folded out: nothing below jumps up. */
+    const reserve = () => {
+      if (root.clientWidth !== wide) [wide, root.style.minHeight] = [root.clientWidth, ""];
+      if (!root.querySelector("details[open]")) root.style.minHeight = `${root.offsetHeight}px`;
+    };
     const size = new ResizeObserver((entries) => {
+      if (entries.some(({ target }) => target === root)) reserve();
       const other = entries.filter(({ target }) => widths.get(target) !== target.clientWidth);
       for (const { target } of other) widths.set(target, target.clientWidth);
       if (other.length) schedule();

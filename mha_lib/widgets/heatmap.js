@@ -4,6 +4,7 @@ import { css, h, ink, palette, put, shade } from "./common.js";
 const FONT = "system-ui, sans-serif";
 const LABEL = 14; // pixels that a label needs from the next
 const WRITTEN = 26; // pixels of a cell that has room for a number
+const TITLE = 46; // pixels of “← query”
 const BARE = 4; // pixels on the left of rows without labels
 
 /**
@@ -92,7 +93,8 @@ export function heatmap(ui, { content, move, pick, rowTitle = "query", columnTit
     const colours = palette(ui.root);
     const of = now.of && [...now.of, wide, scale, colours, rows, columns];
     if (!of || !of.every((x, i) => x === known?.[i])) {
-      const [width, height] = [left + cell * columns.length + 2, top + cell * rows.length + 2];
+      const [width, height] = [left + Math.max(TITLE, cell * columns.length) + 2, // of one cell, too, the titles are read whole
+        top + Math.max(left === BARE ? 0 : TITLE, cell * rows.length) + 2];
       for (const one of [canvas, unlit]) {
         one.width = Math.round(width * scale);
         one.height = Math.round(height * scale);

@@ -209,7 +209,7 @@ export default widget("Mask painter", (ui) => {
     rows.className = now.empty.length ? "mha-warning" : "";
     const names = now.empty.map((t) => word("query_tokens", t)).join(", ");
     say(rows, now.empty.length
-      ? `Empty row: ${names} ${now.empty.length > 1 ? "see" : "sees"} no key. The weights are 0 here; in ${form.name} they are ${form.empty}.`
+      ? `Empty row: ${names} ${now.empty.length > 1 ? "see" : "sees"} no key. The weights are 0 here${form.empty === "0" ? `, as in ${form.name}.` : `; in ${form.name} they are ${form.empty}.`}`
       : "Every query sees at least one key.");
     const leaks = ui.get("causal") && now.early.length;
     future.className = leaks ? "mha-warning" : "";
@@ -268,6 +268,8 @@ export default widget("Mask painter", (ui) => {
     clear.disabled = same(now.mask, now.byRules);
     undo.disabled = !past.length;
     press(fingers, finger);
+    if (!fingers.hidden) ui.lead(finger ? "Tap or drag over cells; press the button again to scroll."
+      : "A tap chooses a cell. To change cells, press “Paint with a finger”.");
     map.classList.toggle("mha-finger", finger);
     press(swap, now.swapped);
     turned.hidden = !now.swapped;
@@ -293,7 +295,7 @@ export default widget("Mask painter", (ui) => {
     "causal": { state: only({ causal: true }), note: "No word sees a later one: the first has only itself, and weight 1." },
     "padding on the left": {
       state: only({ causal: true, length: some, side: "left" }),
-      note: "The filler comes first. Which words now see no key at all?" },
+      note: "The filler comes first. A word that sees filler alone has an empty row: read the warning below." },
     "a window": {
       state: only({ causal: true, window: Math.min(3, S) }), note: "Each word sees itself and the two before it." },
     "read the wrong way round": {

@@ -114,7 +114,8 @@ export default widget("Model lab", (ui) => {
     id: `${ui.id}-text`, rows: 2, maxlength: MOST_LETTERS, spellcheck: "false",
     oninput: () => {
       stop();
-      change({ text: area.value });
+      const own = tried() < 0 ? {} : { temperature: begin.temperature }; // that of the example goes with it
+      change({ text: area.value, ...own });
     },
   });
   ui.follow(() => {
@@ -210,6 +211,7 @@ export default widget("Model lab", (ui) => {
 
   // --- what comes next ------------------------------------------------------------------
   const next = h("ol", { class: "mha-next", "aria-label": "what comes next" });
+  const full = () => Boolean(lab) && now.of >= lab.context;
   const legend = h("div", { class: "mha-caption mha-legend" });
   const which = () => {
     const off = ui.get("off");
@@ -229,11 +231,13 @@ export default widget("Model lab", (ui) => {
       const [one, bars, value] = next.children[i].children;
       say(one, readable(token));
       put(one, { "aria-label": `append “${readable(token)}”` });
+      one.disabled = full();
       [some ? before : 0, after].forEach((p, k) => put(bars.children[k], { style: `width: ${(100 * p).toFixed(1)}%` }));
       say(value, some ? `${percent(before)} → ${percent(after)}` : percent(after));
     });
     legend.replaceChildren("What comes next: ", ...(some
-      ? [h("i", { class: "mha-whole" }), "whole model, ", h("i"), which()] : [h("i"), "probability"]));
+      ? [h("i", { class: "mha-whole" }), "whole model, ", h("i"), which()] : [h("i"), "probability"]),
+      ui.get("temperature") === 0 ? " (temperature 0)" : "");
   });
   function appendToken(token) {
     const text = lab.append(ui.get("text"), token);
@@ -255,7 +259,7 @@ export default widget("Model lab", (ui) => {
       title.parentElement.hidden = k === 1 && !some;
       say(title, k ? which() : "whole model");
       say(loss, now.losses[k] === null ? "–" : fixed(now.losses[k]));
-      if (!later) say(goes, readable(now.goes[k]) || "The context is full.");
+      if (!later) say(goes, readable(now.goes[k]) || "No room: the context is full.");
     });
   });
 
@@ -295,8 +299,10 @@ export default widget("Model lab", (ui) => {
   const again = button("", () => ui.set("seed", (ui.get("seed") + 1) % 2 ** 31));
   ui.follow(() => {
     say(write, left ? "stop" : "write on");
-    write.disabled = !left && (!ui.get("text") || (lab && now.of >= lab.context));
-    say(again, `seed ${ui.get("seed")}: take another`);
+    write.disabled = !left && (!ui.get("text") || full());
+    const sure = ui.get("temperature") === 0;
+    say(again, sure ? "nothing is drawn at 0" : `seed ${ui.get("seed")}: take another`);
+    again.disabled = sure;
     if (left) area.scrollTop = area.scrollHeight;
   });
 

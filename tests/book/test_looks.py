@@ -239,3 +239,28 @@ def test_printing_itself_leaves_the_screen_as_it_was(visit):
     opened.page.pdf(format="A4", page_ranges="1")
     assert opened.page.evaluate("window.printed") == "light"
     assert opened.page.locator("html").get_attribute("data-theme") == "dark"
+
+
+@pytest.mark.parametrize(
+    ("page", "hints"),
+    [("book/05_masks", False), ("book/assignments/student/a2_heads", True)],
+)
+def test_paper_says_what_it_leaves_out_and_whence_it_is(visit, page, hints):
+    opened = visit(page, viewport=PAPER).page
+    assert opened.locator(".on-paper").count() == 0
+    with printing(opened):
+        said = opened.locator(".on-paper").inner_text()
+        assert opened.locator(".on-paper").is_visible()
+        assert "set-up cell" in said and ("hints" in said) == hints
+        assert opened.url.partition("?")[0] in said
+    assert opened.locator(".on-paper").count() == 0
+
+
+def test_sheets_have_margins_and_numbers(visit):
+    rules = visit("book/05_masks", viewport=PAPER).page.evaluate(
+        """() => [...document.styleSheets].flatMap(sheet => {
+            try { return [...sheet.cssRules]; } catch { return []; }
+        }).filter(x => x instanceof CSSPageRule).map(x => x.cssText)"""
+    )
+    (page,) = rules
+    assert "margin: 16mm" in page and "counter(page)" in page

@@ -482,3 +482,21 @@ def test_wrong_arguments_name_the_requirement(arguments, options, message):
 def test_wrong_types_name_the_requirement(weights, mask, message):
     with pytest.raises(TypeError, match=message):
         AttentionExplorer(weights, mask=mask)
+
+
+def test_two_equal_words_are_told_apart(live):
+    opened = live(AttentionExplorer(torch.eye(3)[None], ["the", "cat", "the"]))
+    listed = opened.root_element.locator(".mha-looks .mha-right b").all_inner_texts()
+    assert listed == ["the (0)", "cat", "the (2)"]
+    assert "“the (2)”" in opened.text(".mha-panels + output")
+
+
+def test_who_searches_in_the_wrong_layer_is_told_to_change_it(live):
+    opened = live(quest())
+    opened.button("Which head looks at the word before?").click()
+    assert "layer" in opened.text(".mha-note")
+    opened.control("layer").fill("1")
+    opened.button("head 0").click()
+    assert opened.text(".mha-note").endswith(
+        "Nor does another of this layer: change it."
+    )

@@ -129,7 +129,7 @@ def test_a_number_is_read_off_by_mouse_and_keyboard(live):
     frame.focus()
     for key in ("Home", "PageUp", "ArrowDown"):
         opened.page.keyboard.press(key)
-    said = opened.text(".mha-maps output")
+    said = opened.text(".mha-below output")
     b, h = map(int, re.search(r"b (\d), h (\d)", said).groups())
     right, here = (_run(x, False)["weights"][b, h, 1, 0] for x in ("", "scale-twice"))
     words = WORDS[b]
@@ -139,7 +139,7 @@ def test_a_number_is_read_off_by_mouse_and_keyboard(live):
     opened.page.mouse.move(box["x"] + box["width"] - 90, box["y"] + 30)
     opened.page.mouse.move(box["x"] + 70, box["y"] + 90)
     assert opened.pixels(".mha-map canvas") != before
-    assert opened.text(".mha-maps output") != said
+    assert opened.text(".mha-below output") != said
 
 
 def test_no_number_is_left_where_infinities_meet(live):
@@ -300,10 +300,10 @@ def test_the_first_wrong_step_in_each_style(live):
 
 def test_a_step_shows_its_numbers(live):
     opened = live(BreakIt("merge-no-transpose", "BatchedMHA"))
-    assert opened.text(".mha-maps output").startswith("output")
+    assert opened.text(".mha-below output").startswith("output")
     before = opened.pixels(".mha-map canvas")
     opened.root_element.locator(".mha-line").nth(5).press("Enter")
-    assert opened.text(".mha-maps output").startswith("map")
+    assert opened.text(".mha-below output").startswith("map")
     assert opened.pixels(".mha-map canvas") != before
 
 
@@ -382,7 +382,7 @@ def test_a_puzzle_hides_its_line_until_it_is_found(live):
     line(opened, "mask").press("Enter")
     assert opened.text(SAID).startswith("✓ Found! check says: Query t sees key t + 1")
     assert marks(opened)[:2] == ["✗", "✓"]
-    assert "Below the first ✗ stands the right line" in opened.text(".mha-lead")
+    assert opened.text(".mha-onward span") == "Below the first ✗: the right line."
     opened.button("copy link").click()
     assert "guess" not in opened.page.evaluate("location.hash")
     opened.button("reset").click()
@@ -403,6 +403,29 @@ def test_each_puzzle_has_one_line_to_find(live):
         opened.button("show me").click()
         assert "[" in opened.text(SAID) or "no mistake" in opened.text(SAID)
         assert "✓ Found" not in opened.text(SAID)
+
+
+def test_after_a_puzzle_comes_the_next(live):
+    opened = live(BreakIt(sealed=True))
+    for after, (name, step) in zip([*PUZZLES, PATIENT][1:], PUZZLES.items()):
+        assert opened.button(name).get_attribute("aria-pressed") == "true"
+        assert opened.root_element.locator(".mha-onward").is_hidden()
+        opened.button("show me").click()
+        pressed = opened.root_element.locator(".mha-line[aria-pressed=true]")
+        assert pressed.count() == 1
+        assert line(opened, step).get_attribute("aria-pressed") == "true", name
+        opened.button(f"next: {after}").click()
+    assert opened.button(PATIENT).get_attribute("aria-pressed") == "true"
+
+
+def test_the_marker_stays_on_the_line_that_was_found(live):
+    opened = live(BreakIt(sealed=True))
+    line(opened, "mask").click()
+    assert "✓ Found!" in opened.text(SAID)
+    assert line(opened, "mask").get_attribute("aria-pressed") == "true"
+    assert opened.text(".mha-below output").startswith("mask")
+    opened.button("copy link").click()  # gives the line to nobody
+    assert link(opened).get("step", "") == ""
 
 
 ONE_WRONG = "One of six programs is wrong: in which line?"
@@ -468,6 +491,9 @@ def test_patients_of_a_year(scripts):
     names = [x["name"] for x in found]
     assert len({*names}) == 27 and {x["at"] for x in found} == {*range(6)}
     assert {x["answers"].index(x["name"]) for x in found} == {*range(4)}
+    styles = [x["at"] for x in found]
+    assert all(a != b for a, b in zip(styles, styles[1:]))
+    assert all(len({*styles[i : i + 11]}) > 3 for i in range(355))
     for x in found:
         assert len({*x["answers"]}) == 4 and x["name"] in x["answers"]
 
@@ -507,6 +533,11 @@ def test_the_patient_of_the_readers_clock(live, scripts):
     assert opened.root_element.locator(".mha-code").is_visible()
     opened.button("copy link").click()
     assert "guess" not in link(opened) and link(opened)["patient"] == "2027-02-03"
+    assert opened.text(".mha-patient") == "Tomorrow a new one."
+    opened.button("free play").click()
+    assert opened.root_element.locator("select").first.input_value() == wanted["name"]
+    assert f"[{wanted['name']}]" in opened.text(SAID)
+    opened.button("undo").click()
     opened.button("the day before").click()
     assert "Patient of 2 February 2027" in opened.text(".mha-patient")
     opened.button("leave").click()
@@ -588,7 +619,7 @@ def test_fits_one_screen_in_every_state_of_the_lesson(live, viewport, most):
     assert opened.width() <= viewport["width"]
 
 
-@pytest.mark.parametrize("date", ["2026-11-20", "2026-11-25", "2026-10-30"])
+@pytest.mark.parametrize("date", ["2026-11-15", "2026-10-11", "2026-10-30"])
 @pytest.mark.parametrize(("viewport", "most"), MOST.values(), ids=MOST)
 def test_what_a_guess_uncovers_fits_too(live, scripts, viewport, most, date):
     """Of days with the longest programs and answers."""
@@ -770,8 +801,8 @@ def test_the_focus_stays_while_buttons_come_and_go(live):
     if opened.button("show me").is_visible():
         opened.button("show me").press("Enter")
     assert answer.is_hidden() and focused(opened) == "here"
-    opened.button("leave").press("Enter")
-    assert opened.button("leave").is_hidden() and focused(opened) == "here"
+    opened.button("free play").press("Enter")
+    assert opened.button("free play").is_hidden() and focused(opened) == "here"
 
 
 @pytest.mark.parametrize("viewport", [DESK, PHONE], ids=["desk", "phone"])

@@ -839,3 +839,10 @@ def test_the_numbers_in_its_cells_are_read_on_a_desk(live):
     opened.button("causal").click()
     assert min(opened.page.evaluate("window.letters")) >= 11
     assert len(opened.page.evaluate("window.letters")) == 28  # of the lower triangle
+
+
+def test_who_has_a_finger_is_told_how_to_paint(live):
+    opened = live(MaskPainter(5), has_touch=True, viewport=PHONE)
+    assert "press “Paint with a finger”" in opened.text(".mha-lead")
+    opened.button("Paint with a finger").tap()
+    assert "over cells" in opened.text(".mha-lead")

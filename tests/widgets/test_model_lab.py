@@ -626,3 +626,45 @@ def test_wrong_arguments_name_the_requirement(options, message):
 def test_a_text_that_is_none():
     with pytest.raises(TypeError, match="text must be a str; got int"):
         ModelLab(3)
+
+
+def test_own_text_leaves_the_temperature_of_the_example(live):
+    opened = live(ModelLab())
+    opened.button("only the likeliest").click()
+    ready(opened)
+    assert opened.control("temperature").get_attribute("aria-valuetext").startswith("0")
+    assert opened.button("nothing is drawn at 0").is_disabled()
+    assert "temperature 0" in opened.text(".mha-legend")
+    type_text(opened, "The list")
+    assert opened.control("temperature").get_attribute("aria-valuetext") == "1.0"
+    assert opened.button("seed 0: take another").is_enabled()
+    opened.control("temperature").fill("0")  # the reader's own
+    type_text(opened, "The lists")
+    assert opened.control("temperature").get_attribute("aria-valuetext").startswith("0")
+
+
+def test_a_full_context_takes_no_token_more(live):
+    opened = live(ModelLab("x", off=[]))
+    bars = opened.root_element.locator(".mha-next button")
+    type_text(opened, "The list is")
+    assert all(x.is_enabled() for x in bars.all())
+    type_text(opened, "The list is a sequence of items. " * 30)
+    assert bars.count() > 0 and all(x.is_disabled() for x in bars.all())
+    assert beside(opened)[0][2] == "No room: the context is full."
+
+
+def test_the_titles_of_one_cell_are_read_whole(live):
+    opened = live(ModelLab("x", off=[]))
+    type_text(opened, "a")
+    sizes = opened.root_element.locator(".mha-one canvas").evaluate(
+        "x => [x.clientWidth, x.clientHeight]"
+    )
+    assert min(sizes) > 70  # labels, and 46 pixels of a title beside or below them
+
+
+def test_a_text_shows_whole_lines(live):
+    opened = live(ModelLab())
+    height, line = opened.root_element.locator("textarea").evaluate(
+        "x => [x.clientHeight, parseFloat(getComputedStyle(x).lineHeight)]"
+    )
+    assert height == 2 * line

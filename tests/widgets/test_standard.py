@@ -257,3 +257,24 @@ def test_nothing_moves_when_a_widget_has_come(live, name):
         })"""
     )
     assert len(set(heights)) == 1
+
+
+@pytest.mark.parametrize("screen", MOST)
+@pytest.mark.parametrize("name", LESSONS)
+def test_what_stands_below_a_widget_never_jumps_up(live, name, screen):
+    opened = live(LESSONS[name](), viewport=MOST[screen][0])
+    heights = [opened.root_element.evaluate("x => x.offsetHeight")]
+    for i in [*range(tries(opened).count()), 0]:
+        tries(opened).nth(i).click()
+        opened.settle()
+        heights.append(opened.root_element.evaluate("x => x.offsetHeight"))
+    assert heights == sorted(heights)
+
+
+@pytest.mark.parametrize(("touch", "least"), [(False, 24), (True, 44)])
+def test_a_slider_is_hit(live, touch, least):
+    opened = live(MaskPainter(7), has_touch=touch, is_mobile=touch)
+    sliders = opened.root_element.locator("input[type=range]")
+    assert sliders.count() > 1
+    heights = sliders.evaluate_all("all => all.map(x => x.offsetHeight)")
+    assert min(heights) >= least
