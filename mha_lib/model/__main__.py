@@ -130,9 +130,12 @@ def do_look(given: argparse.Namespace) -> None:
     from mha_lib.widgets import AttentionExplorer, to_html
 
     model, tokenizer = load_model(given.folder)
-    numbers = tokenizer.encode(given.text)[: model.sizes.context]
+    numbers, T = tokenizer.encode(given.text), model.sizes.context
     if len(numbers) < 2:
         raise ValueError("--text must be of two tokens at least")
+    if len(numbers) > T:
+        print(f"Of {len(numbers)} tokens the first {T} are shown, the model's context.")
+    numbers = numbers[:T]
     with torch.no_grad():
         weights = model.maps(torch.tensor([numbers]))[1][:, 0]  # (L, H, T, T)
     names = [tokenizer.decode([number]) for number in numbers]

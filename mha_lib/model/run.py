@@ -34,6 +34,7 @@ from mha_lib.model.text import (
     BytePairs,
     Characters,
     load_tokenizer,
+    seed_of,
     split_text,
     windows,
 )
@@ -43,8 +44,15 @@ from mha_lib.model.transformer import LanguageModel, Sizes
 __all__ = ["ALONE", "Run", "Settings", "Team", "digest", "evaluate", "team"]
 
 CHECKPOINT = "checkpoint.safetensors"
+TOKENIZER = "tokenizer.json"
 MOMENTS = ("exp_avg", "exp_avg_sq")  # what AdamW remembers of a parameter
-LINE = {"step", "loss", "validation", "a_character", "entropies"}  # of the log
+LINE = {  # of the log
+    "step": int,
+    "loss": float | None,
+    "validation": float,
+    "a_character": float,
+    "entropies": list,
+}
 PRECISIONS = ("float32", "bfloat16")
 
 
@@ -136,16 +144,18 @@ def team(device: str) -> Iterator[Team]:
     Raises:
         ValueError: a device that torch does not know or that is not here.
     """
+    torchrun = "LOCAL_RANK" in os.environ
+    if torchrun and device == "cuda":
+        device = f"cuda:{os.environ['LOCAL_RANK']}"  # one for each process
     try:
         torch.zeros(1, device=device).item()  # "meta" makes it and has no number
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0].partition(". ")[0]
         raise ValueError(f"the device {device!r} cannot be used: {reason}") from None
-    if "LOCAL_RANK" not in os.environ:
+    if not torchrun:
         yield Team(device=torch.device(device))
         return
-    if device == "cuda":
-        device = f"cuda:{os.environ['LOCAL_RANK']}"
+    if "cuda" in device:
         torch.cuda.set_device(device)
     distributed.init_process_group("nccl" if "cuda" in device else "gloo")
     try:
@@ -166,7 +176,8 @@ def evaluate(
 
     Args:
         model: in either mode; dropout is off for the time of the call.
-        tokens: (N,), cut into pieces of the model's context that do not overlap.
+        tokens: (N,), on any device, cut into pieces of the model's context that do
+            not overlap.
         most: of more pieces, this many are read, evenly spread.
 
     Returns:
@@ -183,9 +194,8 @@ def evaluate(
     pieces = torch.arange(0, len(tokens) - T, T)
     if len(pieces) > most:
         pieces = pieces[torch.linspace(0, len(pieces) - 1, most).long()]
-    batches = tokens[(pieces[:, None] + torch.arange(T + 1)).to(tokens.device)].split(
-        32
-    )
+    places = (pieces[:, None] + torch.arange(T + 1)).to(tokens.device)
+    batches = tokens[places].to(next(model.parameters()).device).split(32)
     losses, entropies, was_training = 0.0, 0.0, model.training
     model.eval()
     for batch in batches:
@@ -240,7 +250,9 @@ class Run:
         if tensors is None:
             self.tokenizer = tokenizer_for(learned, settings.pairs)
         else:
-            self.tokenizer = load_tokenizer(folder / "tokenizer.json")
+            self.tokenizer = load_tokenizer(folder / TOKENIZER)
+            if self._tokens() != self._began_with:
+                raise ValueError(f"{folder / TOKENIZER} is not that of the run")
         self.validation = self._numbers(validation)
         self.characters = len(validation) / len(self.validation)  # a token, on average
         context = settings.sizes.context
@@ -265,6 +277,7 @@ class Run:
             show(f"all {plan.steps} steps are done; for more, give another folder")
         if not self.log:
             if self.team.rank == 0:
+                self.tokenizer.save(self.folder / TOKENIZER)
                 self._keep()  # before the model: what is there without it is another's
             self._evaluated(None, show)
         with tqdm(
@@ -298,8 +311,11 @@ class Run:
     def _batch_at(self, step: int) -> Tensor:
         batch = self._windows(step)
         drawn = step * self.team.size + self.team.rank  # for dropout: another each time
-        torch.manual_seed((self.settings.plan.seed << 32) + drawn)
+        torch.manual_seed(seed_of(self.settings.plan.seed, drawn))
         return self.team.share(batch)
+
+    def _tokens(self) -> str:
+        return digest(json.dumps(self.tokenizer.tokens))
 
     def _numbers(self, text: str) -> Tensor:
         return torch.tensor(self.tokenizer.encode(text))
@@ -339,7 +355,7 @@ class Run:
                 zeros = torch.zeros_like(parameter)
                 tensors[f"{moment}.{name}"] = state.get(moment, zeros).detach()
         words = {"settings": self.settings.flat(), "step": self.step}
-        words |= {"best": self.best, "log": self.log}
+        words |= {"log": self.log, "tokenizer": self._tokens()}
         write_tensors(self.path, tensors, words)
 
     # --- what is read -----------------------------------------------------------------
@@ -359,15 +375,17 @@ class Run:
                 f"{self.folder} holds a run with other settings: {differences}. Give "
                 f"the same to go on, or another folder to begin anew"
             )
-        self.step, self.best, self.log = (words.get(x) for x in ("step", "best", "log"))
+        self.step, self.log = words.get("step"), words.get("log")
+        self._began_with = words.get("tokenizer")
         if (
             type(self.step) is not int
             or not 0 <= self.step <= self.settings.plan.steps
-            or not (isinstance(self.best, float) and self.best >= 0)
             or not isinstance(self.log, list)
-            or any(type(line) is not dict or line.keys() != LINE for line in self.log)
+            or not all(is_line(line) for line in self.log)
         ):
             raise ValueError(f"{self.path} was not written by this program")
+        found = (line["validation"] for line in self.log)
+        self.best = min(filter(math.isfinite, found), default=math.inf)
         return tensors
 
     def _put(self, tensors: dict[str, Tensor]) -> None:
@@ -383,8 +401,22 @@ class Run:
             return
         for name, parameter in self.model.named_parameters():
             moments = {x: parts[x][name].to(parameter) for x in MOMENTS}
+            mean, square = moments.values()
+            if not (mean.isfinite().all() and (square.sqrt() >= 0).all()):
+                raise ValueError(f"{self.path}: moments of {name} cannot be AdamW's")
             step = torch.tensor(float(self.step))
             self.optimizer.state[parameter] = {"step": step, **moments}
+
+
+def is_line(value: object) -> bool:
+    """Whether it is a line of the log."""
+    return (
+        isinstance(value, dict)
+        and value.keys() == LINE.keys()
+        and all(isinstance(value[name], kind) for name, kind in LINE.items())
+        and all(isinstance(layer, list) for layer in value["entropies"])
+        and all(isinstance(x, float) for layer in value["entropies"] for x in layer)
+    )
 
 
 def rounded(value: object) -> object:

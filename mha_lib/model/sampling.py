@@ -33,7 +33,7 @@ def next_token_probabilities(
     W = logits.shape[-1]
     if not 0 <= temperature < float("inf"):
         raise ValueError(f"temperature must be a number from 0 on; got {temperature}")
-    if top_k is not None and not 1 <= top_k <= W:
+    if top_k is not None and not (isinstance(top_k, int) and 1 <= top_k <= W):
         raise ValueError(f"top_k must be from 1 to {W}, the vocabulary; got {top_k}")
     if temperature < torch.finfo(logits.dtype).tiny:  # 0 for the division, too
         return torch.zeros_like(logits).scatter_(-1, logits.argmax(-1, True), 1)
@@ -71,7 +71,8 @@ def generate(
         (B, T + new); the prompt is its beginning.
 
     Raises:
-        ValueError: an empty prompt, or a wrong temperature or ``top_k``.
+        ValueError: an empty prompt, a token that the model does not know, a negative
+            ``new``, or a wrong temperature or ``top_k``.
 
     Example:
         >>> from mha_lib.model import Sizes
@@ -84,6 +85,11 @@ def generate(
         raise ValueError(
             f"tokens must be (B, T) with T at least 1; got {tuple(tokens.shape)}"
         )
+    W = model.sizes.vocabulary
+    if not ((tokens >= 0) & (tokens < W)).all():
+        raise ValueError(f"tokens must be numbers from 0 to {W - 1}, the vocabulary")
+    if new < 0:
+        raise ValueError(f"new must be a count of tokens; got {new}")
     was_training = model.training
     model.eval()
     try:

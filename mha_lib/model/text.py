@@ -16,6 +16,7 @@ __all__ = [
     "Characters",
     "load_tokenizer",
     "read_text",
+    "seed_of",
     "split_text",
     "windows",
 ]
@@ -116,15 +117,25 @@ def windows(
             f"context; got {len(tokens)}"
         )
     steps = torch.arange(context + 1)
-    first = seed * STEPS_APART
 
     def batch_at(step: int) -> Tensor:
-        # torch's generator reads 32 bits of its seed, the lowest.
-        generator = torch.Generator().manual_seed((first + step) % 2**32)
+        generator = torch.Generator().manual_seed(seed_of(seed, step))
         starts = torch.randint(last, (batch, 1), generator=generator)
         return tokens[(starts + steps).to(tokens.device)]
 
     return batch_at
+
+
+def seed_of(seed: int, draw: int) -> int:
+    """The seed of one draw of a run.
+
+    It has 32 bits: of a longer one torch's generator reads the lowest alone.
+
+    Example:
+        >>> seed_of(0, 7), seed_of(1, 7)
+        (7, 1000010)
+    """
+    return (seed * STEPS_APART + draw) % 2**32
 
 
 class Characters:
@@ -176,6 +187,9 @@ class BytePairs:
     Args:
         tokenizer: of the library ``tokenizers``; :meth:`of` makes one from a text.
 
+    Raises:
+        ValueError: its tokens are not numbered from 0 on.
+
     Example:
         >>> pairs = BytePairs.of("the cat sat on the mat; " * 9, size=18)
         >>> [pairs.tokens[number] for number in pairs.encode("the mat sat on")]
@@ -190,6 +204,8 @@ class BytePairs:
     def __init__(self, tokenizer) -> None:
         numbers = tokenizer.get_vocab()
         self.tokens = sorted(numbers, key=numbers.get)
+        if sorted(numbers.values()) != list(range(len(numbers))):
+            raise ValueError(f"tokens must have the numbers 0 to {len(numbers) - 1}")
         self._tokenizer = tokenizer
 
     @classmethod

@@ -119,14 +119,35 @@ def rewritten(whole, folder, words=None, tensors=lambda held: held):
     return folder
 
 
+SAID = {"step": 0, "loss": None, "validation": 2.5, "a_character": 1.25}
+SAID["entropies"] = [[0.5]]
+
+
+def changed(kind, number):
+    """Tensors of one kind are full of a number."""
+
+    def change(held):
+        return {
+            name: torch.full_like(x, number) if name.startswith(kind) else x
+            for name, x in held.items()
+        }
+
+    return change
+
+
 @pytest.mark.parametrize(
     "words, tensors, said",
     [
-        ({"best": math.nan}, dict, "not written by this program"),
-        ({"best": -1.0}, dict, "not written by this program"),
         ({"log": [{}]}, dict, "not written by this program"),
+        ({"log": [SAID | {"loss": "y"}]}, dict, "not written by this program"),
+        ({"log": [SAID | {"entropies": 5}]}, dict, "not written by this program"),
+        ({"log": [SAID | {"entropies": [5]}]}, dict, "not written by this program"),
+        ({"tokenizer": "another"}, dict, "is not that of the run"),
         ({"log": [None]}, dict, "not written by this program"),
         ({}, lambda held: held | {"stowaway": torch.ones(1)}, "has stowaway"),
+        ({}, changed("exp_avg.", math.nan), "moments of .* cannot be AdamW's"),
+        ({}, changed("exp_avg_sq.", -1.0), "moments of .* cannot be AdamW's"),
+        ({}, changed("parameter.", math.inf), "numbers that are not finite"),
     ],
 )
 def test_a_checkpoint_that_lies_is_refused_in_words(
@@ -176,6 +197,57 @@ def test_a_damaged_model_is_refused_in_words(whole, tmp_path, name):
     path.unlink()
     with pytest.raises(ValueError, match=name.replace(".", r"\.")):
         load_model(folder)
+
+
+def test_tokens_are_numbered_from_0_on(tmp_path):
+    BytePairs.of(TEXT, 60).save(tmp_path / "tokenizer.json")
+    content = json.loads((tmp_path / "tokenizer.json").read_text("utf-8"))
+    last = max(content["model"]["vocab"], key=content["model"]["vocab"].get)
+    content["model"]["vocab"][last] = 100_000
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content), "utf-8")
+    with pytest.raises(ValueError, match=r"must have the numbers 0 to \d+"):
+        load_tokenizer(tmp_path / "tokenizer.json")
+
+
+def test_a_run_that_is_killed_while_it_first_measures_goes_on(
+    whole, tmp_path, monkeypatch
+):
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("mha_lib.model.run.evaluate", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run(tmp_path / "run")
+    assert (tmp_path / "run" / "checkpoint.safetensors").exists()
+    assert same_parameters(whole, run(tmp_path / "run"))
+
+
+def test_what_dropout_drops_depends_on_the_seed(tmp_path):
+    drawn = set()
+    for seed in (0, 1, 2):
+        plan = replace(SETTINGS.plan, seed=seed)
+        made = Run(replace(SETTINGS, plan=plan), TEXT, tmp_path / f"{seed}")
+        for step in (0, 1):
+            made._batch_at(step)
+            drawn.add(torch.rand(1).item())  # the next number that dropout would draw
+    assert len(drawn) == 6
+
+
+def test_validation_goes_to_the_device_of_the_model(monkeypatch):
+    model = LanguageModel(replace(SIZES, vocabulary=9)).to("meta")
+    came = []
+
+    def maps(tokens):
+        came.append(tokens.device.type)
+        B, T = tokens.shape
+        heads = torch.full((SIZES.num_layers, B, SIZES.num_heads, T, T), 1 / T)
+        return torch.zeros(B, T, 9, device="meta"), heads
+
+    monkeypatch.setattr(model, "maps", maps)
+    monkeypatch.setattr("mha_lib.model.run.next_token_loss", lambda *_: torch.ones(()))
+    evaluate(model, torch.zeros(50, dtype=torch.long))
+    assert set(came) == {"meta"}
 
 
 def test_every_style_trains_alike():
@@ -234,6 +306,29 @@ def test_the_kept_model_writes_after_the_prompt():
         for seed in (0, 0, 1)
     ]
     assert torch.equal(drawn[0], drawn[1]) and not torch.equal(drawn[0], drawn[2])
+
+
+@pytest.mark.parametrize(
+    "tokens, options, said",
+    [
+        ([[0, 512]], {"new": 1}, "numbers from 0 to 511"),
+        ([[-1]], {"new": 1}, "numbers from 0 to 511"),
+        ([[1]], {"new": -1}, "a count of tokens; got -1"),
+        ([[1]], {"new": 1, "top_k": 2.5}, "top_k must be from 1 to 512"),
+    ],
+)
+def test_what_cannot_be_written_on_is_a_sentence(tokens, options, said):
+    model, _ = load_kept()
+    with pytest.raises(ValueError, match=said):
+        generate(model, torch.tensor(tokens), **options)
+
+
+def test_look_says_what_it_leaves_out(tmp_path, capsys):
+    model, tokenizer = load_kept()
+    text, page = "the name " * 200, tmp_path / "page.html"
+    main(["look", str(KEPT), "--text", text, "--out", str(page)])
+    numbers, T = tokenizer.encode(text), model.sizes.context
+    assert f"Of {len(numbers)} tokens the first {T} are shown" in capsys.readouterr()[0]
 
 
 def test_the_kept_model_is_the_best_of_its_run():
