@@ -50,7 +50,7 @@ def expected(model, tokenizer, text, off=(), temperature=1.0) -> dict:
         loss = torch.nn.functional.cross_entropy(logits[0, :-1], tokens[0, 1:])
         found["loss"].append(f"{loss:.2f}")
         goes = readable(tokenizer.decode(goes.tolist()))
-        found["goes"].append(goes or "The context is full.")
+        found["goes"].append(goes or "No room: the context is full.")
     found["maps"] = maps[:, 0]
     return found
 
