@@ -231,6 +231,8 @@ def _judge(
         if shows and not told and (name in lacks or name in requires):
             said.append(fact)
     found.unmet = said
+    if "biases" in requires:
+        found.policy.pop("biases", None)  # it is a fault then
     holds["right"] = found.verdict == "right"
 
 

@@ -16,9 +16,8 @@ OF_TORCH = {  # what its messages give away
 HINTS = {  # and what they ask for in words of their own
     r"view size is not compatible": " What a transpose returns has its numbers in "
     "another order than memory has: reshape copies them where view cannot.",
-    r"for first two dimensions of batch2 tensor": " In a product the last axis of the "
-    "left tensor meets the last but one of the right: should one be turned, with "
-    "transpose(-2, -1)?",
+    r"before Module.__init__\(\) call": " The first line of __init__ has to be "
+    "super().__init__().",
 }
 OF_CODE = {SQUARE_MASK: "causal-square"}  # and what we have noted ourselves
 
@@ -43,7 +42,8 @@ def hint(error: str, line: str, sizes: Mapping[str, int]) -> str:
         sizes: of the call: B, T, S, H, D, E.
     """
     said = "".join(said for pattern, said in HINTS.items() if re.search(pattern, error))
-    return said + _heads_apart(error, line, sizes) + _piece_of_a_token(error, sizes)
+    by_sizes = _heads_apart, _mask_without_heads, _axes_that_meet, _piece_of_a_token
+    return said + "".join(words(error, line, sizes) for words in by_sizes)
 
 
 def _heads_apart(error: str, line: str, sizes: Mapping[str, int]) -> str:
@@ -59,7 +59,38 @@ def _heads_apart(error: str, line: str, sizes: Mapping[str, int]) -> str:
     )
 
 
-def _piece_of_a_token(error: str, sizes: Mapping[str, int]) -> str:
+def _mask_without_heads(error: str, line: str, sizes: Mapping[str, int]) -> str:
+    """An axis of the mask stands where the scores have their heads."""
+    found = re.search(
+        r"a \((\d+)\) must match .* b \((\d+)\) at non-singleton dimension 1", error
+    )
+    if not found or "H" not in sizes or "mask" not in line:
+        return ""
+    met = {*map(int, found.groups())}
+    if met not in ({sizes["H"], sizes["B"]}, {sizes["H"], sizes["T"]}):
+        return ""
+    return (
+        " The scores have an axis of heads, and the mask needs one of size 1 at its "
+        "place: for scores (B, H, T, S), mask[:, None]."
+    )
+
+
+def _axes_that_meet(error: str, line: str, sizes: Mapping[str, int]) -> str:
+    """The two axes of a product that have to be of one size."""
+    found = re.search(
+        r"first two dimensions of batch2 tensor to be: \[\d+, (\d+)\] but got: "
+        r"\[\d+, (\d+)\]",
+        error,
+    )
+    if not found:
+        return ""
+    said = " In a product the last axis of the left tensor meets the last but one of "
+    if [*map(int, found.groups())] == [sizes.get("T"), sizes.get("S")]:
+        return said + "the right: weights (T, S) meet values (S, D) in S."
+    return said + "the right: should one be turned, with transpose(-2, -1)?"
+
+
+def _piece_of_a_token(error: str, line: str, sizes: Mapping[str, int]) -> str:
     """A head's D numbers met a matrix for all E."""
     found = re.search(r"\(\d+x(\d+) and (\d+)x\d+\)", error)
     if not found or "H" not in sizes:

@@ -4,9 +4,9 @@ Everything before is data. A `Fact` that came from beside a submission, and the 
 that is given there, have their words in `mha_lib.check.beside.words`.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from math import prod
 
 from mha_lib.check.beside import RAN_WITH, located
 from mha_lib.check.letters import legend, shape
@@ -99,7 +99,11 @@ def _lost(names: list[str], where: list[str]) -> str:
     """Which inputs get no gradient, and where if not everywhere."""
     places = f" ({'; '.join(dict.fromkeys(where))})" if where else ""
     who = ", ".join(names)
-    return f"No gradient reaches {who}{places}: a detach, .data, a no_grad or NumPy?"
+    used, them = ("is it", "it") if len(names) == 1 else ("are they", "them")
+    return (
+        f"No gradient reaches {who}{places}: {used} used? If so, a detach, .data, a "
+        f"no_grad or NumPy cuts {them} off."
+    )
 
 
 def _reproduced(count: int, all: int, mistakes: int = 1, ways: int = 1) -> str:
@@ -120,7 +124,7 @@ def _shapes(
     due = f"{axes} = {required}" if axes else f"{required}"
     said = f"the output must have the shape {due}; got {shape(got, sizes or {})}"
     apart = "H" in (sizes or {}) and len(got) == len(required) + 1
-    if apart and prod(got) == prod(required):
+    if apart and math.prod(got) == math.prod(required):
         said += "; the heads have an axis of their own still: join it with D"
     return said
 
@@ -132,6 +136,11 @@ def _row_sum(sequence: int, head: int, row: int, yours: float, right: float) -> 
         return (
             f"Every key is hidden from query {row} {where}: its weights have to be 0, "
             f"and yours sum to {yours:.2f}."
+        )
+    if math.isnan(yours):
+        return (
+            f"The weights of query {row} are NaN {where}, and have to sum to 1: is "
+            "every key hidden from it?"
         )
     if abs(yours) < 0.005:
         return (

@@ -65,6 +65,57 @@ def test_a_product_with_a_key_that_is_not_turned_says_what_a_product_needs():
     assert "should one be turned, with transpose(-2, -1)?" in repr(report)
 
 
+class KeyOfTheQuery(Right):
+    def forward(self, query, key, value, mask=None):
+        return super().forward(query, query, value, mask)
+
+
+def test_weights_of_other_keys_than_there_are_values_are_not_to_be_turned():
+    report = repr(check(KeyOfTheQuery, "mha"))
+    assert "weights (T, S) meet values (S, D) in S." in report
+    assert "should one be turned" not in report
+
+
+class NoSuper(Right):
+    def __init__(self, embed_dim, num_heads):
+        self.w_q = nn.Linear(embed_dim, embed_dim)
+
+
+def test_who_forgets_super_is_told_so():
+    words = "The first line of __init__ has to be super().__init__()."
+    assert words in repr(check(NoSuper, "mha"))
+
+
+@pytest.mark.parametrize("place", [0, 2])
+def test_an_axis_of_the_mask_at_another_place_than_the_heads_is_told(place):
+    class Elsewhere(Right):
+        def forward(self, query, key, value, mask=None):
+            q, k, v = (
+                self.heads(f(x))
+                for f, x in ((self.w_q, query), (self.w_k, key), (self.w_v, value))
+            )
+            scores = q @ k.mT / self.scale()
+            if mask is not None:
+                scores = scores.masked_fill(~mask.unsqueeze(place), -torch.inf)
+            weights = scores.softmax(-1)
+            return self.w_o(self.join(weights @ v)), weights
+
+    words = "the mask needs one of size 1 at its place: for scores (B, H, T, S)"
+    assert words in repr(check(Elsewhere, "mha"))
+
+
+def test_biases_that_are_asked_for_are_not_called_no_mistake():
+    class NoBiases(Right):
+        def __init__(self, embed_dim, num_heads):
+            super().__init__(embed_dim, num_heads)
+            for layer in (self.w_q, self.w_k, self.w_v, self.w_o):
+                layer.bias = None
+
+    assert "they count as 0" in repr(check(NoBiases, "mha"))
+    report = repr(check(NoBiases, "mha", requires=["biases"]))
+    assert "lacks biases" in report and "they count as 0" not in report
+
+
 class NotApart(Right):
     def heads(self, x):
         return super().heads(x).transpose(1, 2)

@@ -2,6 +2,7 @@
 
 import ast
 import json
+import math
 from dataclasses import asdict
 from pathlib import Path
 
@@ -86,6 +87,7 @@ def test_notes_are_plain_data(submission, task):
             "Every key is hidden from query 2 (sequence 0, head 1): its weights",
         ),
         (0.0, 1.0, "Query 2 gives every key the weight 0 (sequence 0, head 1);"),
+        (math.nan, 1.0, "The weights of query 2 are NaN (sequence 0, head 1), and"),
         (0.6, 1.0, "Row 2 of your map (sequence 0, head 1) sums to 0.60; it has to"),
     ],
 )
