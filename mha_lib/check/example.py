@@ -1,5 +1,6 @@
 """One place to look at, and what the probe that shows the map tells."""
 
+import math
 from dataclasses import dataclass, field
 
 import torch
@@ -89,7 +90,7 @@ Found = tuple[Fact, tuple[int, ...]]  # and the place of which it speaks
 
 def _of_map(theirs: Tensor, ours: Tensor) -> Found | None:
     """A row by its sum, else a hidden key, a visible key, or the largest gap."""
-    said = theirs.sum(-1)  # NaN stays NaN
+    empty = theirs.isnan().all(-1)
     theirs = theirs.nan_to_num(0.0)
     ours = ours.nan_to_num(0.0)
     if torch.allclose(theirs, ours, atol=1e-3):
@@ -104,7 +105,8 @@ def _of_map(theirs: Tensor, ours: Tensor) -> Found | None:
     off = ((sums - expected).abs() > 0.01).nonzero()
     if len(off):
         place = tuple(off[0].tolist())
-        return fact("row-sum", said[place], expected[place], *place)
+        told = sums.masked_fill(empty, math.nan)
+        return fact("row-sum", told[place], expected[place], *place)
     seen = ((ours == 0) & (theirs > 0.01)).nonzero()
     if len(seen):
         place = tuple(seen[0].tolist())

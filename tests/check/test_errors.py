@@ -98,7 +98,7 @@ def test_an_axis_of_the_mask_at_another_place_than_the_heads_is_told(place):
             if mask is not None:
                 scores = scores.masked_fill(~mask.unsqueeze(place), -torch.inf)
             weights = scores.softmax(-1)
-            return self.w_o(self.join(weights @ v)), weights
+            return self.w_o((weights @ v).transpose(1, 2).flatten(2)), weights
 
     words = "the mask needs one of size 1 at its place: for scores (B, H, T, S)"
     assert words in repr(check(Elsewhere, "mha"))

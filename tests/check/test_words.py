@@ -22,6 +22,7 @@ from mha_lib.check import (
     matches,
 )
 from mha_lib.check.beside.words import ADVICE, RAN_WITH
+from mha_lib.check.example import _of_map
 from mha_lib.check.words import WORDS
 from tests.check.layers import Right
 from tests.check.submissions_right import RIGHT
@@ -181,3 +182,16 @@ def test_the_example_is_of_the_smallest_probe_that_shows_it(submission, task):
         if not alone and not matches(theirs, right["output"]):
             shown.append((sum(x.numel() for x in right.values()), probe["name"]))
     assert found.probe == min(shown)[1]
+
+
+@pytest.mark.parametrize(
+    "row, said",
+    [
+        ([math.nan, math.nan, math.nan], "The weights of query 0 are NaN"),
+        ([math.nan, 1.5, 0.5], "Row 0 of your map (sequence 0, head 0) sums to 2.00"),
+        ([0.0, 0.0, 0.0], "Query 0 gives every key the weight 0"),
+    ],
+)
+def test_a_row_is_nan_if_all_of_it_is(row, said):
+    fact, _ = _of_map(torch.tensor([[[row]]]), torch.tensor([[[[0.0, 0.5, 0.5]]]]))
+    assert in_words(fact).startswith(said)
