@@ -5,6 +5,7 @@ import { Problem } from "./arithmetic.js";
 // --- the root ---------------------------------------------------------------------
 
 let serial = 0;
+const LINK = "copy link";
 
 /**
  * Make the `render` of a widget. `build(ui)` fills `ui.root` once; what it gives to
@@ -13,7 +14,8 @@ let serial = 0;
  * layout, which then stands. `ui.width(element)` is its clientWidth, read when it changed.
  *
  * `question` and `lead` stand above all else: what to find out, and in one sentence how;
- * a lead that depends on what is shown is left out here and given by `ui.lead`.
+ * a lead that depends on what is shown is left out here and given by `ui.lead`, and what
+ * a copied link opens, where it is not the state that is seen, by `ui.linked`.
  * `lesson` names the traits that *reset* brings back and a link carries, `answered` those
  * that *reset* brings back and no link gives away.
  */
@@ -87,18 +89,22 @@ export function widget(name, build, { question, lead = "", lesson = [], answered
       reset: () => ui.setAll({ ...first, ...untouched }),
       lead: (text) => say(hint, text),
       question: (text) => say(asked, text),
+      linked: (text) => { opens = text; },
     };
+    let opens = "The link opens this page in this state.";
     const said = readout();
     let meant = ""; // the state that it speaks of
-    const tell = (text) => {
+    const tell = (text, shown = true) => {
       meant = JSON.stringify(state());
+      said.classList.toggle("mha-aloud", !shown);
       say(said, text);
+      say(link, shown ? LINK : "copied ✓");
     };
-    const link = button("copy link", async () => {
+    const link = button(LINK, async () => {
       window.history.replaceState(null, "", `#${place}=${packed(changed(state(), first))}`);
       const taken = await toClipboard(location.href);
-      tell(taken ? "Copied: the link opens this page in this state."
-        : "The address of this page now holds this state: copy it.");
+      if (taken) tell(`Copied. ${opens}`, false); // the button shows it, and nothing moves
+      else tell("The address of this page now holds this state: copy it.");
     });
     const asked = h("p", { class: "mha-question" }, question);
     const top = question ? h("div", { class: "mha-top" },
@@ -120,7 +126,7 @@ export function widget(name, build, { question, lead = "", lesson = [], answered
       const keep = focusKeeper(root);
       guarded(() => {
         if (broken) rebuild();
-        if (said.textContent && meant !== JSON.stringify(state())) say(said, "");
+        if (said.textContent && meant !== JSON.stringify(state())) tell("");
         for (const step of [...followers, ...drawers]) step();
       });
       keep();

@@ -267,11 +267,14 @@ export default widget("Model lab", (ui) => {
   let timer = 0;
   let left = 0;
   let [from, draft] = ["", ""]; // the text that is seen, and what it becomes
-  const write = button("write on", () => (left ? stop(true) : withModel(() => {
+  let [begun, written] = ["", ""]; // what was written on, and what came of it
+  const write = button("write on", () => (left ? stop(true) : withModel(writeOn)));
+  function writeOn() {
     left = AT_ONCE;
     from = draft = ui.get("text");
+    if (from !== written) begun = written = from;
     writeSome();
-  })));
+  }
   /** One token a frame and a pause; or, where nothing may move, all of them seen at once. */
   function writeSome() {
     if (!ui.root.isConnected || ui.get("text") !== from) return stop(); // somebody else wrote
@@ -288,7 +291,7 @@ export default widget("Model lab", (ui) => {
   }
   function showDraft() {
     if (draft !== from) change({ text: draft });
-    from = draft;
+    from = written = draft;
   }
   function stop(keep = false) {
     clearTimeout(timer);
@@ -296,13 +299,19 @@ export default widget("Model lab", (ui) => {
     left = 0;
     ui.redraw();
   }
-  const again = button("", () => ui.set("seed", (ui.get("seed") + 1) % 2 ** 31));
+  /** Another text after the same beginning: what the last seed wrote goes. */
+  const again = button("", () => withModel(() => {
+    stop(true);
+    const seed = (ui.get("seed") + 1) % 2 ** 31;
+    change({ seed, text: ui.get("text") === written ? begun : ui.get("text") });
+    writeOn();
+  }));
   ui.follow(() => {
     say(write, left ? "stop" : "write on");
     write.disabled = !left && (!ui.get("text") || full());
     const sure = ui.get("temperature") === 0;
     say(again, sure ? "nothing is drawn at 0" : `seed ${ui.get("seed")}: take another`);
-    again.disabled = sure;
+    again.disabled = sure || !ui.get("text") || (full() && ui.get("text") !== written);
     if (left) area.scrollTop = area.scrollHeight;
   });
 

@@ -313,9 +313,18 @@ def test_one_seed_writes_one_text(live):
     assert written() == one
     opened.button("reset").click()
     opened.button("seed 5: take another").click()
-    opened.button("write on").click()
     ready(opened)
-    assert opened.control("text").input_value() != one
+    other = opened.control("text").input_value()
+    assert other != one and other.startswith("The list") and len(other) > 40
+    opened.button("seed 6: take another").click()
+    ready(opened)  # once more from the beginning, and not after what was written
+    third = opened.control("text").input_value()
+    assert third not in (one, other) and third.startswith("The list")
+    assert len(third) < len(other) + 20
+    opened.control("text").fill("My own")
+    opened.button("seed 7: take another").click()
+    ready(opened)
+    assert opened.control("text").input_value().startswith("My own")
 
 
 def test_writing_stops_when_asked_and_where_the_context_ends(live):

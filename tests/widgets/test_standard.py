@@ -205,6 +205,22 @@ def test_what_is_said_of_a_link_goes_with_its_state(live, name):
     assert said.inner_text() == ""
 
 
+@pytest.mark.parametrize("name", LESSONS)
+def test_a_link_that_is_copied_moves_nothing(live, name):
+    opened = live(LESSONS[name]())
+    opened.page.evaluate("navigator.clipboard.writeText = async () => {}")
+    before = opened.root_element.bounding_box()
+    opened.button("copy link").click()
+    opened.button("copied ✓").wait_for()
+    assert opened.root_element.bounding_box() == before
+    first = state(opened)
+    for i in range(tries(opened).count()):
+        tries(opened).nth(i).click()
+        if state(opened) != first:
+            break
+    opened.button("copy link").wait_for()
+
+
 @pytest.mark.parametrize("name", EDITED)
 def test_who_edits_can_go_back_one_step(live, name):
     opened = live(LESSONS[name](), folded=False)
