@@ -1,6 +1,4 @@
 # `make help` lists the targets. Each sets itself up on first use.
-# What is imported is compiled once, whatever the shell says: half a second a process.
-unexport PYTHONDONTWRITEBYTECODE
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
@@ -10,6 +8,9 @@ PORT ?= 8000
 PYTHONS := $(or $(PYTHON),python3 python3.13 python3.12 python3.11 python3.10)
 FITS := import sys, ensurepip; sys.exit(not (3, 10) <= sys.version_info < (3, 14))
 NONE := The book needs Python 3.10 to 3.13 with venv; tried: $(PYTHONS). Set PYTHON=/path/to/python.
+
+# What is imported is compiled once, whatever the shell says: half a second a process.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help book serve notebooks assignments test quick exhaustive mutants lint bench
 .PHONY: stamp alone clean

@@ -46,12 +46,18 @@ def hint(error: str, line: str, sizes: Mapping[str, int]) -> str:
     return said + "".join(words(error, line, sizes) for words in by_sizes)
 
 
+def _numbers(pattern: str, error: str) -> list[int]:
+    """What the groups of a pattern found; [] where it does not fit."""
+    found = re.search(pattern, error)
+    return [*map(int, found.groups())] if found else []
+
+
 def _heads_apart(error: str, line: str, sizes: Mapping[str, int]) -> str:
     """T met S where a product wants B and H."""
-    found = re.search(r"tensor a \((\d+)\) must match .* tensor b \((\d+)\)", error)
-    if not found or "H" not in sizes or not re.search(r"@|\b[bm]?matmul|\bbmm", line):
+    met = _numbers(r"a \((\d+)\) must match .* b \((\d+)\)", error)
+    if "H" not in sizes or not re.search(r"@|\b[bm]?matmul|\bbmm", line):
         return ""
-    if {*map(int, found.groups())} != {sizes["T"], sizes["S"]}:
+    if {*met} != {sizes["T"], sizes["S"]}:
         return ""
     return (
         " A product needs all axes equal but the last two, and T and S are among those "
@@ -61,13 +67,12 @@ def _heads_apart(error: str, line: str, sizes: Mapping[str, int]) -> str:
 
 def _mask_without_heads(error: str, line: str, sizes: Mapping[str, int]) -> str:
     """An axis of the mask stands where the scores have their heads."""
-    found = re.search(
+    met = _numbers(
         r"a \((\d+)\) must match .* b \((\d+)\) at non-singleton dimension 1", error
     )
-    if not found or "H" not in sizes or "mask" not in line:
+    if "H" not in sizes or "mask" not in line:
         return ""
-    met = {*map(int, found.groups())}
-    if met not in ({sizes["H"], sizes["B"]}, {sizes["H"], sizes["T"]}):
+    if {*met} not in ({sizes["H"], sizes["B"]}, {sizes["H"], sizes["T"]}):
         return ""
     return (
         " The scores have an axis of heads, and the mask needs one of size 1 at its "
@@ -77,27 +82,23 @@ def _mask_without_heads(error: str, line: str, sizes: Mapping[str, int]) -> str:
 
 def _axes_that_meet(error: str, line: str, sizes: Mapping[str, int]) -> str:
     """The two axes of a product that have to be of one size."""
-    found = re.search(
-        r"first two dimensions of batch2 tensor to be: \[\d+, (\d+)\] but got: "
-        r"\[\d+, (\d+)\]",
-        error,
-    )
-    if not found:
+    batches = r"first two dimensions of batch2 tensor to be: \[\d+, (\d+)\] but got: "
+    met = _numbers(batches + r"\[\d+, (\d+)\]", error)
+    if not met:
         return ""
     said = " In a product the last axis of the left tensor meets the last but one of "
-    if [*map(int, found.groups())] == [sizes.get("T"), sizes.get("S")]:
+    if met == [sizes.get("T"), sizes.get("S")]:
         return said + "the right: weights (T, S) meet values (S, D) in S."
     return said + "the right: should one be turned, with transpose(-2, -1)?"
 
 
 def _piece_of_a_token(error: str, line: str, sizes: Mapping[str, int]) -> str:
     """A head's D numbers met a matrix for all E."""
-    found = re.search(r"\(\d+x(\d+) and (\d+)x\d+\)", error)
-    if not found or "H" not in sizes:
+    met = _numbers(r"\(\d+x(\d+) and (\d+)x\d+\)", error)
+    if not met or "H" not in sizes:
         return ""
-    got, due = map(int, found.groups())
-    ours = [letter for letter, size in sizes.items() if size == got]
-    if ours != ["D"] or due != sizes["E"]:
+    ours = [letter for letter, size in sizes.items() if size == met[0]]
+    if ours != ["D"] or met[1] != sizes["E"]:
         return ""
     return " The matrix takes E = H·D numbers: are the heads joined before it?"
 

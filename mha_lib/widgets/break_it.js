@@ -263,8 +263,7 @@ export default widget("Break it", (ui) => {
         : now().first ? "Below the first ✗ stands the right line."
           : now().mistake ? "Its code is wrong, and no number shows it. Switch on three inputs."
           : "No number of this program is wrong. Press a line for its numbers, or change its mistake.");
-    ui.linked(found ? "The link opens this patient, and does not give it away."
-      : "The link opens this page in this state.");
+    ui.linked(found ? "The link opens this patient, and does not give it away." : "");
     three.hidden = Boolean(found);
     quiz.hidden = !secret();
     lines.hidden = Boolean(secret());

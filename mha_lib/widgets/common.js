@@ -91,7 +91,7 @@ export function widget(name, build, { question, lead = "", lesson = [], answered
       question: (text) => say(asked, text),
       linked: (text) => { opens = text; },
     };
-    let opens = "The link opens this page in this state.";
+    let opens = ""; // else the state that is seen
     const said = readout();
     let meant = ""; // the state that it speaks of
     const tell = (text, shown = true) => {
@@ -103,7 +103,7 @@ export function widget(name, build, { question, lead = "", lesson = [], answered
     const link = button(LINK, async () => {
       window.history.replaceState(null, "", `#${place}=${packed(changed(state(), first))}`);
       const taken = await toClipboard(location.href);
-      if (taken) tell(`Copied. ${opens}`, false); // the button shows it, and nothing moves
+      if (taken) tell(`Copied. ${opens || "The link opens this page in this state."}`, false); // the button shows it, and nothing moves
       else tell("The address of this page now holds this state: copy it.");
     });
     const asked = h("p", { class: "mha-question" }, question);
