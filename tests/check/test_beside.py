@@ -140,6 +140,7 @@ def test_a_dictionary_must_tell_its_output():
     assert words in diagnose(layer, "mha").error
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "layer",
     [
@@ -237,6 +238,7 @@ def test_what_runs_beside_a_submission_imports_in_one_direction_and_no_more_of_o
 # --- modules ------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", HEAD_COUNTS.split())
 def test_the_number_of_heads_has_many_names(name):
     layer = counted(name)

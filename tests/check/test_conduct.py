@@ -53,6 +53,7 @@ class IgnoresItsDropout(Drops):
         return super().forward(query, key, value, mask)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("submission", "holds"),
     [
@@ -82,6 +83,7 @@ class AveragesWhatItDropped(DropsWeights):
         return dropped.mean(1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("submission", "advice"),
     [

@@ -137,6 +137,7 @@ def test_each_probe_of_conduct_has_words_and_no_name_for_a_mistake():
             assert name is None or name in WORDS and name in property_names(task.name)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize(
     "submission, task", [(with_einsum, "attention"), (Right, "mha")]

@@ -258,6 +258,7 @@ ODD = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ODD)
 def test_an_odd_answer_becomes_a_sentence(name):
     submission, task, words = ODD[name]
@@ -278,6 +279,7 @@ def test_a_class_that_exits_is_a_sentence():
     assert "SystemExit" in diagnose(Exits, "mha").error
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("task", ["mha", "mha_sequence_first", "split_concat"])
 @pytest.mark.parametrize(
     "cut",

@@ -33,6 +33,7 @@ NEXT = {  # what stands before the next step, and how this begins
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", NEXT)
 def test_a_sentence_says_where_and_another_what_to_do(name):
     where, step = NEXT[name]

@@ -53,6 +53,7 @@ def test_the_reference_is_right_without_a_search(task, no_search):
     assert conclude(task, *executed(task, ()), search=False).verdict == "right"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("submission", "task"),
     [

@@ -109,6 +109,7 @@ class Buffered(Right):
         return super().forward(query, key + self.places[: key.shape[1]], value, mask)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [0, 41])
 @pytest.mark.parametrize(
     "layer",

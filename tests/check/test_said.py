@@ -84,6 +84,7 @@ def test_other_numbers_have_not_moved():
     assert diagnose(reordered, "split_heads").evidence == []
 
 
+@pytest.mark.long
 def test_a_route_that_says_nothing_of_most_answers_is_no_explanation():
     name = "style: heads joined by reshape"
     found = diagnose(made(name, TYPICAL[name].source), "split_concat")

@@ -106,6 +106,7 @@ def test_what_is_wrong_is_named_or_unknown_and_never_misnamed(submission, task, 
     assert names in map(frozenset, found.candidates or [found.mistakes])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
 def test_other_dtypes_are_judged_with_their_own_tolerance(dtype):
     names = {"sdpa", "additive", "allowed_plus_one", "float32_inside", "by_cat"}

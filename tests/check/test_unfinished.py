@@ -226,6 +226,7 @@ def test_what_takes_no_mask_is_unfinished_and_told_to_take_one(submission, task,
     assert not any(words in line for line in rest for words in ("Next:", "TypeError"))
 
 
+@pytest.mark.long
 def test_what_takes_no_mask_and_is_wrong_without_one_is_told_both():
     found = diagnose(WithoutMaskAndWrong)
     assert found.verdict == "unknown" and "add mask=None" in found.error

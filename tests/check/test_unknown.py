@@ -162,6 +162,7 @@ def test_a_fill_of_a_layer_leaks_too(layer):
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16]
 )

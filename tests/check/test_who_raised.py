@@ -52,6 +52,7 @@ class NotMade(torch.nn.Module):
         raise RuntimeError("the same dtype")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "submission",
     [
@@ -145,6 +146,7 @@ def test_an_error_does_not_explain_answers_that_nothing_explains():
 # --- as data ------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_message_line_and_who_raised_it_are_kept_apart():
     def first(submission):
         outcomes = beside.run(submission, TASKS["attention"].probes(0))

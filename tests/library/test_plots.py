@@ -115,6 +115,7 @@ def einsum_of(words):
     return plots.einsum_cells("te,se->ts", operands, at, labels=labels)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "draw",
     [

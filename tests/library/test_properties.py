@@ -60,12 +60,14 @@ def test_every_way_keeps_the_law(law, subject):
 # --- first and second derivatives ------------------------------------------------
 
 
+@pytest.mark.long
 @every_subject
 @with_and_without_mask
 def test_gradcheck(subject, mask):
     assert gradcheck(*differentiable(subject, mask))
 
 
+@pytest.mark.long
 @every_subject
 @with_and_without_mask
 def test_gradgradcheck(subject, mask):

@@ -73,6 +73,7 @@ def test_equals_the_definition(style, mask):
         assert_close(ours, theirs)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("style", "mask"), CASES)
 def test_gradcheck_of_inputs_and_parameters(style, mask):
     module = make(style)

@@ -66,6 +66,7 @@ def products_of_bfloat16(monkeypatch):
     monkeypatch.setattr(torch.ops.mkldnn, name, lambda: True, raising=False)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("average", [False, True], ids=["each", "mean"])
 @pytest.mark.parametrize("biased", [False, True], ids=["plain", "biased"])
 def test_same_results_and_gradients_as_the_formula(tile, calls, average, biased):
@@ -399,6 +400,7 @@ def test_more_queries_than_keys(tile):
         assert_close(ours, plain)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("average", [False, True], ids=["each", "mean"])
 def test_first_and_second_derivatives(average, monkeypatch):
     monkeypatch.setattr(tiled, "TILE", 3)
@@ -474,6 +476,7 @@ def test_sums_over_many_tiles_of_short_numbers_do_not_stop_growing(monkeypatch):
     assert weights.flatten().tolist() == [0.5, 0.5]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("is_causal", [False, True])
 def test_without_weights_bfloat16_goes_through_tiles(
     tile, calls, is_causal, products_of_bfloat16
