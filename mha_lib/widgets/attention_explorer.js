@@ -135,18 +135,25 @@ export default widget("Attention explorer", (ui) => {
       ? "Move “layer”, compare the small maps, then press a head." : "Compare the small maps, then press a head.";
     const share = likeness(now.weights[head()], PATTERNS[one]);
     const most = Math.max(...range(layers()).flatMap((i) => mapsOf(i).weights.map((w) => likeness(w, PATTERNS[one]))));
+    if (share < LIKE) return verdicts(share)[now.weights.some((w) => likeness(w, PATTERNS[one]) >= LIKE) ? "no" : "none"];
+    return verdicts(share)[share === most ? "most" : "too"];
+  }
+  function verdicts(share) {
     const where = layers() > 1 ? `Head ${head()} of layer ${layer()}` : `Head ${head()}`;
-    if (share < LIKE) return `✗ ${where} does not: ${fixed(share)} of its weight. ${
-      now.weights.some((w) => likeness(w, PATTERNS[one]) >= LIKE) ? "Press another." : "Nor does another of this layer: change it."}`;
-    return share === most ? `✓ ${where} does: ${fixed(share)} of its weight, and no head has more.`
-      : `✓ ${where} does, too: ${fixed(share)} of its weight. But another has more: which?`;
+    const no = `✗ ${where} does not: ${fixed(share)} of its weight.`;
+    return {
+      no: `${no} Press another.`,
+      none: `${no} Nor does another of this layer: change it.`,
+      most: `✓ ${where} does: ${fixed(share)} of its weight, and no head has more.`,
+      too: `✓ ${where} does, too: ${fixed(share)} of its weight. But another has more: which?`,
+    };
   }
   let patterns = null;
   const tries = tryThis(ui, () => {
     if (asked !== now) [found, asked] = [rowsToTry(), now];
     if (patterns?.all !== all) patterns = { all, names: patternsToTry() };
     const quests = patterns.names.map((one) => [PATTERNS[one].name,
-      { state: { pattern: one, guess: "" }, note: judged(one), under: ["Which head looks at", "?"] }]);
+      { state: { pattern: one, guess: "" }, note: judged(one), notes: Object.values(verdicts(0)), under: ["Which head looks at", "?"] }]);
     return { ...found, ...Object.fromEntries(quests) };
   });
 

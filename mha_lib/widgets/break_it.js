@@ -1,7 +1,7 @@
 // Six programs for one function; any mistake in any of them, and who notices it.
 import { need, needArray, range, shapeOf } from "./arithmetic.js";
 import { button, h, more, numbers, press, put, readout, say, toggle, tryThis, widget } from "./common.js";
-import { dayBefore, isDate, today, written } from "./break_it_daily.js";
+import { daysAfter, isDate, today, written } from "./break_it_daily.js";
 import { WRONG } from "./break_it_mistakes.js";
 import { lossPicture, shown, threefold, thumbnail } from "./break_it_pictures.js";
 import { NAMES, sixPrograms, worst } from "./break_it_programs.js";
@@ -133,7 +133,8 @@ export default widget("Break it", (ui) => {
     type: "button", class: "mha-answer",
     onclick: () => ui.setAll({ guess: `${ui.get("patient")} ${patient().answers[i]}` }),
   }));
-  const another = button("the day before", () => visit(dayBefore(ui.get("patient"))));
+  const [before, after] = [["day before", -1], ["day after", 1]].map(([label, days]) =>
+    button(label, () => visit(daysAfter(ui.get("patient"), days))));
   const free = button("free play", () => ui.setAll({ // with the mistake that was found
     ...begin, mistakes: none.with(patient().at, patient().name) }));
   const leave = button("leave", () => ui.setAll({ // back to what was there before
@@ -153,7 +154,8 @@ export default widget("Break it", (ui) => {
   };
   ui.follow(() => {
     const found = patient();
-    question.hidden = another.hidden = !found;
+    question.hidden = before.hidden = after.hidden = !found;
+    after.disabled = ui.get("patient") >= today(); // nobody is told what comes
     leave.hidden = !secret();
     show.hidden = !sought() && !(secret() && answer());
     const uncovered = found && !secret();
@@ -175,8 +177,8 @@ export default widget("Break it", (ui) => {
     quiz.hidden = !secret();
     lines.hidden = Boolean(secret());
     if (!found) return;
-    say(question, uncovered ? (ui.get("patient") === today() ? "Tomorrow a new one." : "More:")
-      : `Patient of ${written(ui.get("patient"))}, ${NAMES[found.at].replace("MHA", "")}`);
+    say(question, uncovered ? "“copy link” sends this patient on."
+      : `Patient of ${written(ui.get("patient"))}`); // its tile has the ✗
     answers.forEach((one, i) => {
       const wrong = tried.steps.has(found.answers[i]);
       say(one, `${wrong ? "✗ " : ""}${causeOf(known[found.answers[i]])}`);
@@ -222,10 +224,8 @@ export default widget("Break it", (ui) => {
   ui.follow(() => {
     view = chosen();
   });
-  const which = () => {
-    const what = { weights: "map", hide: "masked scores" }[view.step] ?? view.part;
-    return `${what} (b ${view.b}${view.H > 1 ? `, h ${view.head}` : ""})`;
-  };
+  const what = () => ({ weights: "map", hide: "masked scores" }[view.step] ?? view.part) + (view.H > 1 ? ` of head ${view.head}` : "");
+  const which = () => `${what()}, sequence ${view.b}`;
   const buttons = (trait, label, size) => {
     const row = h("span", { class: "mha-pick", role: "group", "aria-label": label }, `${label} `);
     ui.follow(() => {
@@ -252,7 +252,7 @@ export default widget("Break it", (ui) => {
     const [i, j] = view.cursor;
     const k = i * view.columns + j;
     const place = view.keys ? `${view.words[i]} → ${view.words[j]}` : `${view.words[i]}, feature ${j}`;
-    say(cell, `${which()}, ${place}: right ${shown(view.right[k])}, here ${shown(view.here[k])}`);
+    say(cell, `${what()}, ${place}: right ${shown(view.right[k])}, here ${shown(view.here[k])}`);
   });
 
   const losses = ui.get("losses");
@@ -287,7 +287,7 @@ export default widget("Break it", (ui) => {
     }
     const [taken, step] = [answer(), ui.get("guess")];
     const verdict = taken === SHOWN ? "" : taken ? (taken === patient().name
-      ? "✓ Found! “copy link” sends this patient on, without the answer. " : `✗ Not “${causeOf(known[taken])}”. `)
+      ? "✓ Found! " : `✗ Not “${causeOf(known[taken])}”. `)
       : !ui.get("sealed") || !mistake || !GROUPS[step] ? ""
         : sought() ? `✗ Not “${GROUPS[step]}”: that line does what it should. ` : "✓ Found! ";
     put(said, { "data-mark": verdict[0] ?? "" });
@@ -316,7 +316,7 @@ export default widget("Break it", (ui) => {
 
   ui.root.append(
     onward, tryThis(ui, PUZZLES, "Puzzles"), tiles,
-    h("div", { class: "mha-controls" }, question, chooser, show, three, another, free, leave, undo),
+    h("div", { class: "mha-controls" }, question, chooser, show, three, before, after, free, leave, undo),
     h("div", { class: "mha-task" }, quiz, lines), said,
     h("div", { class: "mha-below" }, picture, cell, losing, more("More: other maps, a table",
       h("div", { class: "mha-picks" }, title, buttons("b", "sequence", () => sizes.B), buttons("h", "head", () => view.H)),

@@ -24,7 +24,7 @@ export const PUZZLES = () => ({ // named by what is seen, not by what it is
   mixed: puzzle("BuiltinMHA", "split-by-view"),
   "off map": puzzle("SplitConcatMHA", "merge-batch-major"),
   "no trace": puzzle("EinsumMHA", "kv-from-query"),
-  "today’s": { state: visiting(today()) },
+  daily: { state: visiting(today()) },
 });
 
 /**
@@ -67,9 +67,10 @@ const COUNTS = ["No", "One", "Two", "Three", "Four", "Five", "Six"];
 /** What is asked, of what the numbers of the six programs show. */
 export function titleOf(programs, secret, opened) {
   const wrong = programs.filter(({ first }) => first).length;
-  if (secret) return "One of six programs is wrong: what is its mistake?";
-  const title = `${COUNTS[wrong]} of six programs ${wrong > 1 ? "are" : "is"} wrong`;
-  if (wrong) return opened.mistake ? `${title}: in which line?` : `${title}, this one is not: which?`;
+  if (secret) return "One of six is wrong: what is its mistake?";
+  const is = wrong > 1 ? "are" : "is";
+  if (wrong) return opened.mistake ? `${COUNTS[wrong]} of six programs ${is} wrong: in which line?`
+    : `${COUNTS[wrong]} of six ${is} wrong, not this one: which?`;
   if (programs.some(({ mistake }) => mistake)) return "No number is wrong: is each line right?";
   return "Six programs, one function: which mistake shows?";
 }

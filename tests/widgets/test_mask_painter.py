@@ -344,7 +344,7 @@ def test_warnings(live):
     assert "No query sees a later key." in opened.text(".mha-checks")
 
     opened.page.mouse.click(*cell(opened, 1, 4))
-    leak = "Future leak: “cat” sees “par”, which comes later (1 such pair)."
+    leak = "Future leak: “cat” sees “par”, a later key (1 such pair)."
     assert leak in opened.text(".mha-warning")
     opened.button("Remove the paint").click()
     opened.control("padding on the").select_option("left")
