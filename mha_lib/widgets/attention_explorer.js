@@ -13,6 +13,7 @@ const LISTED = 10; // words that stand one below the other; of more keys the lar
 const LARGEST = { wide: 8, narrow: 6 };
 const ROW = 26; // pixels from word to word, as in the style sheet
 const LINE = 32; // pixels that a question takes
+const SPARE = 54; // pixels of a phone where nothing is asked
 const GAP = 64; // from query to key
 const NARROW = 560;
 const TALL = { few: { wide: 310, narrow: 200 }, many: { wide: 340, narrow: 280 } }; // pixels that the map may take
@@ -143,7 +144,7 @@ export default widget("Attention explorer", (ui) => {
     const no = `✗ ${where} does not: ${fixed(share)} of its weight.`;
     return {
       no: `${no} Press another.`,
-      none: `${no} Nor does another of this layer: change it.`,
+      none: `${no} Nor do the others here: change layer.`,
       most: `✓ ${where} does: ${fixed(share)} of its weight, and no head has more.`,
       too: `✓ ${where} does, too: ${fixed(share)} of its weight. But another has more: which?`,
     };
@@ -183,7 +184,8 @@ export default widget("Attention explorer", (ui) => {
   const line = readout();
   const large = heatmap(ui, {
     move: (t, s) => ui.setAll({ query: t, key: s }),
-    tall: () => TALL[manyQueries() ? "many" : "few"][narrow() ? "narrow" : "wide"] - (patterns.names.length ? LINE : 0),
+    tall: () => TALL[manyQueries() ? "many" : "few"][narrow() ? "narrow" : "wide"]
+      + (patterns.names.length ? -LINE : manyQueries() && narrow() ? SPARE : 0),
     content() {
       const [i, j] = place();
       const top = largest();

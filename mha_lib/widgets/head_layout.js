@@ -84,7 +84,7 @@ function way(ui, trait, title, followed, moves) {
       code.replaceChildren(...pieces(steps).map(([text, i]) => h("span", {
         class: i > here ? "mha-later" : i === here ? "mha-now" : "", "aria-current": i === here && "step",
       }, text)));
-      verdict.replaceChildren(h("b", { "data-mark": mark }, mark), same ? " The numbers lie as above." : ` ${short}.${ended && "✓…".includes(mark) ? luck(steps, sizes) : ""}`);
+      verdict.replaceChildren(h("b", { "data-mark": mark }, mark), ` ${short}${same ? ", as above" : ""}.${ended && "✓…".includes(mark) ? luck(steps, sizes) : ""}`);
       const next = Math.abs(here - at) === 1;
       shown = drawing(states[here], states[here - 1]?.value, sizes);
       body.replaceChildren(shown.node);

@@ -840,14 +840,16 @@ def test_the_address_keeps_no_patient_after_reset(live):
 
 def test_on_a_phone_a_puzzle_that_is_solved_makes_no_room_for_itself(live):
     opened = live(BreakIt(sealed=True), viewport=PHONE)
-    below = "x => x.querySelector('.mha-below').getBoundingClientRect().top - x.getBoundingClientRect().top"
+    below = """x => x.querySelector('.mha-below').getBoundingClientRect().top -
+        x.getBoundingClientRect().top"""
     places = [opened.root_element.evaluate(below)]
     for step in ("output", "mask"):
         line(opened, step).click()
         places.append(opened.root_element.evaluate(below))
     assert max(places) - min(places) <= 1, places
     foot = opened.root_element.evaluate(
-        "x => x.getBoundingClientRect().bottom - x.querySelector('.mha-more').getBoundingClientRect().bottom"
+        """x => x.getBoundingClientRect().bottom -
+            x.querySelector('.mha-more').getBoundingClientRect().bottom"""
     )
     assert foot < 12
 

@@ -690,9 +690,7 @@ def test_undo_brings_the_readers_own_text_back(live):
         f"document.querySelector('textarea').value.length > {len(own)}"
     )
     opened.button("seed 0: take another").click()
-    opened.page.wait_for_function(
-        "[...document.querySelectorAll('button')].some(x => x.textContent === 'write on')"
-    )
+    ready(opened)
     assert area.input_value() != own
     opened.button("undo").click()
     opened.button("undo").click()
