@@ -194,7 +194,7 @@ export default widget("Mask painter", (ui) => {
   ui.follow(() => {
     const [t, s] = place();
     const visible = now.mask[t].filter(Boolean).length;
-    const said = now.mask[t][s] ? `may attend, weight ${fixed(now.weights[t][s], 3)}` : "hidden, weight 0";
+    const said = now.mask[t][s] ? `weight ${fixed(now.weights[t][s], 3)}` : "hidden, weight 0";
     const score = fixed(ui.get("scores")[t][s]);
     const sum = fixed(now.weights[t].reduce((a, b) => a + b, 0));
     say(line, `Query ${word("query_tokens", t)} → key ${word("key_tokens", s)}: score ${score}, ${said}. ` +
