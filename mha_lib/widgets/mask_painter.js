@@ -294,7 +294,7 @@ export default widget("Mask painter", (ui) => {
     "causal": { state: only({ causal: true }), note: "No word sees a later one: the first has only itself, and weight 1." },
     "padding on the left": {
       state: only({ causal: true, length: some, side: "left" }),
-      note: "The filler comes first. A word that sees filler alone has an empty row: read the warning below." },
+      note: "Filler first: a word that sees filler alone has an empty row. Read the warning below." },
     "a window": {
       state: only({ causal: true, window: Math.min(3, S) }), note: "Each word sees itself and the two before it." },
     "read the wrong way round": {
