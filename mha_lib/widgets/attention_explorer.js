@@ -13,6 +13,7 @@ const LISTED = 10; // words that stand one below the other; of more keys the lar
 const LARGEST = { wide: 8, narrow: 6 };
 const ROW = 26; // pixels from word to word, as in the style sheet
 const LINE = 32; // pixels that a question takes
+const SPARE = 54; // pixels of a phone where nothing is asked
 const GAP = 64; // from query to key
 const NARROW = 560;
 const TALL = { few: { wide: 310, narrow: 200 }, many: { wide: 340, narrow: 280 } }; // pixels that the map may take
@@ -135,18 +136,25 @@ export default widget("Attention explorer", (ui) => {
       ? "Move “layer”, compare the small maps, then press a head." : "Compare the small maps, then press a head.";
     const share = likeness(now.weights[head()], PATTERNS[one]);
     const most = Math.max(...range(layers()).flatMap((i) => mapsOf(i).weights.map((w) => likeness(w, PATTERNS[one]))));
+    if (share < LIKE) return verdicts(share)[now.weights.some((w) => likeness(w, PATTERNS[one]) >= LIKE) ? "no" : "none"];
+    return verdicts(share)[share === most ? "most" : "too"];
+  }
+  function verdicts(share) {
     const where = layers() > 1 ? `Head ${head()} of layer ${layer()}` : `Head ${head()}`;
-    if (share < LIKE) return `✗ ${where} does not: ${fixed(share)} of its weight. ${
-      now.weights.some((w) => likeness(w, PATTERNS[one]) >= LIKE) ? "Press another." : "Nor does another of this layer: change it."}`;
-    return share === most ? `✓ ${where} does: ${fixed(share)} of its weight, and no head has more.`
-      : `✓ ${where} does, too: ${fixed(share)} of its weight. But another has more: which?`;
+    const no = `✗ ${where} does not: ${fixed(share)} of its weight.`;
+    return {
+      no: `${no} Press another.`,
+      none: `${no} Nor do the others here: change layer.`,
+      most: `✓ ${where} does: ${fixed(share)} of its weight, and no head has more.`,
+      too: `✓ ${where} does, too: ${fixed(share)} of its weight. But another has more: which?`,
+    };
   }
   let patterns = null;
   const tries = tryThis(ui, () => {
     if (asked !== now) [found, asked] = [rowsToTry(), now];
     if (patterns?.all !== all) patterns = { all, names: patternsToTry() };
     const quests = patterns.names.map((one) => [PATTERNS[one].name,
-      { state: { pattern: one, guess: "" }, note: judged(one), under: ["Which head looks at", "?"] }]);
+      { state: { pattern: one, guess: "" }, note: judged(one), notes: Object.values(verdicts(0)), under: ["Which head looks at", "?"] }]);
     return { ...found, ...Object.fromEntries(quests) };
   });
 
@@ -176,7 +184,8 @@ export default widget("Attention explorer", (ui) => {
   const line = readout();
   const large = heatmap(ui, {
     move: (t, s) => ui.setAll({ query: t, key: s }),
-    tall: () => TALL[manyQueries() ? "many" : "few"][narrow() ? "narrow" : "wide"] - (patterns.names.length ? LINE : 0),
+    tall: () => TALL[manyQueries() ? "many" : "few"][narrow() ? "narrow" : "wide"]
+      + (patterns.names.length ? -LINE : manyQueries() && narrow() ? SPARE : 0),
     content() {
       const [i, j] = place();
       const top = largest();

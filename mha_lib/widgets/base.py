@@ -7,6 +7,8 @@
 - is at most 600 pixels high in a column of 688, the book's on a desk, and 844 on a
   phone of 390, one screen, in its first state and in each that *Try this* sets; what
   is seldom needed lies under *More*;
+- has from the start the place of each line that comes and goes, and of each state that
+  *Try this* sets: nothing moves below what was pressed (`keepRoom` of `common.js`);
 - begins with something that surprises; *Try this* sets the states worth a look;
 - has *reset*, and *undo* where the reader edits; *copy link* puts the state, the traits
   of `lesson`, into the address, and a page opened with it shows that state, over

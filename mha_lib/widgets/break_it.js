@@ -1,41 +1,14 @@
 // Six programs for one function; any mistake in any of them, and who notices it.
 import { need, needArray, range, shapeOf } from "./arithmetic.js";
 import { button, h, more, numbers, press, put, readout, say, toggle, tryThis, widget } from "./common.js";
-import { programOf } from "./break_it_code.js";
-import { dayBefore, isDate, patientOf, today, written } from "./break_it_daily.js";
+import { daysAfter, isDate, today, written } from "./break_it_daily.js";
 import { WRONG } from "./break_it_mistakes.js";
 import { lossPicture, shown, threefold, thumbnail } from "./break_it_pictures.js";
-import { inOrder, stepsOf } from "./break_it_run.js";
-import { elements, tensor } from "./tensor.js";
-import { STYLES } from "./versions_styles.js";
+import { NAMES, sixPrograms, worst } from "./break_it_programs.js";
+import { begin, fresh, GROUPS, none, PUZZLES, quest, SHOWN, titleOf, visiting } from "./break_it_puzzles.js";
 
-const NAMES = Object.keys(STYLES);
-const EQUAL = 1e-9; // far above rounding in float64, far below any mistake
 const SEEN = 0.1; // nats a character: less is not seen in a curve
-const SHOWN = "shown"; // in place of a guess: who gives up
 const LAST = 5; // points of a loss whose mean is its end
-
-const GROUPS = { // of the mistakes, by the step where they are made
-  mask: "making the mask", project: "projections and inputs", split: "cutting into heads", scores: "scores and scale",
-  hide: "hiding keys", weights: "softmax", context: "weights meet values", merge: "merging the heads", output: "output projection",
-};
-
-const none = ["", "", "", "", "", ""];
-const fresh = { step: "", b: -1, h: -1, row: -1, column: -1 };
-const begin = { ...fresh, three: false, patient: "", sealed: false, guess: "" };
-const puzzle = (style, mistake) => {
-  const opened = NAMES.indexOf(style);
-  return { state: { ...begin, sealed: true, mistakes: none.with(opened, mistake), opened } };
-};
-const visiting = (date) => ({ ...begin, mistakes: none, patient: date, opened: patientOf(date).at });
-const PUZZLES = () => ({ // named by what is seen, not by what it is
-  "too good": puzzle("FusedMHA", "causal-sees-next"),
-  "as good": puzzle("BatchedMHA", "scale-embed-dim"),
-  mixed: puzzle("BuiltinMHA", "split-by-view"),
-  "off map": puzzle("SplitConcatMHA", "merge-batch-major"),
-  "no trace": puzzle("EinsumMHA", "kv-from-query"),
-  "today’s": { state: visiting(today()) },
-});
 
 function check(ui, known) {
   const [, B, T, E] = needArray(ui.get("inputs"), "inputs", 4);
@@ -56,86 +29,20 @@ function check(ui, known) {
 
 export default widget("Break it", (ui) => {
   const known = ui.get("catalogue");
-  const read = (nested) => tensor(nested.flat(Infinity), shapeOf(nested));
-  const sizesOf = () => {
-    const [B, T, E] = shapeOf(ui.get("inputs")[0]);
-    const H = ui.get("num_heads");
-    return { B, T, S: T, H, D: E / H, b: B, t: T, s: T, h: H, d: E / H, e: E };
-  };
-
-  // --- computing: each program once for each mistake that it had --------------------------
-  let data = null;
-  let sizes = null;
-  const made = new Map();
-  const given = () => ["inputs", "matrices", "biases", "lengths", "num_heads"].map(ui.get);
-  const run = (style, mistake) => {
-    const three = ui.get("three");
-    const key = `${style} ${mistake} ${three}`;
-    if (!made.has(key)) {
-      const inputs = ui.get("inputs").map(read);
-      const p = {
-        ...sizes, lengths: ui.get("lengths"),
-        inputs: three ? inputs : inputs.map(() => inputs[0]),
-        matrices: ui.get("matrices").map(read), biases: ui.get("biases").map(read),
-      };
-      const steps = stepsOf(style, WRONG[mistake], p);
-      made.set(key, {
-        code: programOf(style, WRONG[mistake], three),
-        steps: Object.fromEntries(Object.entries(steps).map(([name, { order, axes, parts }]) => [name, {
-          order,
-          parts: Object.entries(parts).map(([part, x]) => ({
-            part, shape: shapeText(style, axes, x.shape), cells: elements(inOrder(x, order, axes, sizes)),
-          })),
-        }])),
-      });
-    }
-    return made.get(key);
-  };
-
-  const patient = () => (ui.get("patient") ? patientOf(ui.get("patient")) : null);
-  /** The last answer to what the patient has; the right one uncovers it, or giving up. */
-  const answer = () => {
-    const [date, name] = ui.get("guess").split(" ");
-    return patient() && date === ui.get("patient") && [...Object.keys(known), SHOWN].includes(name) ? name : "";
-  };
-  const secret = () => patient() && ![patient().name, SHOWN].includes(answer());
-  /** Of a sealed program: the step that is wrong, while nobody has found it. */
-  const sought = () => {
-    const { mistake, first } = now();
-    const step = first || WRONG[mistake]?.step;
-    return ui.get("sealed") && mistake && !patient() && ![step, SHOWN].includes(ui.get("guess")) ? step : "";
-  };
   const mistakeOf = (i) => {
     const found = patient();
     return found ? (i === found.at ? found.name : "") : ui.get("mistakes")[i];
   };
 
-  let programs = []; // of each style: {mistake, right, here, differs: {step: how much}, first}
+  const six = sixPrograms(ui);
+  let [programs, sizes] = [[], null];
   ui.follow(() => {
     check(ui, known);
-    if (!data || given().some((x, i) => x !== data[i])) {
-      data = given();
-      sizes = sizesOf();
-      made.clear();
-    }
-    programs = NAMES.map((style, i) => {
-      const mistake = mistakeOf(i);
-      const old = programs[i];
-      if (old && old.mistake === mistake && old.three === ui.get("three") && old.data === data) return old;
-      return compared(style, mistake, run(style, ""), run(style, mistake), { three: ui.get("three"), data });
-    });
+    programs = six.follow(mistakeOf);
+    sizes = six.sizes();
   });
   const now = () => programs[ui.get("opened")];
-  /** Of a puzzle that is over: the line that makes the difference. */
-  const solved = () => (ui.get("sealed") && ui.get("guess") && !patient() && !sought() && now().mistake
-    ? now().first || WRONG[now().mistake].step : "");
-  const tried = { of: null, steps: new Set() }; // of one puzzle: the answers that are wrong
-  ui.follow(() => {
-    const [of, guess] = [now(), ui.get("guess")];
-    if (of !== tried.of || !guess) [tried.of, tried.steps] = [of, new Set()];
-    if (sought() && guess) tried.steps.add(guess);
-    if (secret() && answer()) tried.steps.add(answer());
-  });
+  const { patient, answer, secret, sought, solved, tried } = quest(ui, known, now);
 
   // --- what is changed: every change can be taken back ------------------------------------
   const STATE = ["mistakes", "opened", "step", "three", "patient", "sealed", "guess"];
@@ -226,7 +133,8 @@ export default widget("Break it", (ui) => {
     type: "button", class: "mha-answer",
     onclick: () => ui.setAll({ guess: `${ui.get("patient")} ${patient().answers[i]}` }),
   }));
-  const another = button("the day before", () => visit(dayBefore(ui.get("patient"))));
+  const [before, after] = [["day before", -1], ["day after", 1]].map(([label, days]) =>
+    button(label, () => visit(daysAfter(ui.get("patient"), days))));
   const free = button("free play", () => ui.setAll({ // with the mistake that was found
     ...begin, mistakes: none.with(patient().at, patient().name) }));
   const leave = button("leave", () => ui.setAll({ // back to what was there before
@@ -246,7 +154,8 @@ export default widget("Break it", (ui) => {
   };
   ui.follow(() => {
     const found = patient();
-    question.hidden = another.hidden = !found;
+    question.hidden = before.hidden = after.hidden = !found;
+    after.disabled = ui.get("patient") >= today(); // nobody is told what comes
     leave.hidden = !secret();
     show.hidden = !sought() && !(secret() && answer());
     const uncovered = found && !secret();
@@ -268,8 +177,8 @@ export default widget("Break it", (ui) => {
     quiz.hidden = !secret();
     lines.hidden = Boolean(secret());
     if (!found) return;
-    say(question, uncovered ? (ui.get("patient") === today() ? "Tomorrow a new one." : "More:")
-      : `Patient of ${written(ui.get("patient"))}, ${NAMES[found.at].replace("MHA", "")}`);
+    say(question, uncovered ? "“copy link” sends this patient on."
+      : `Patient of ${written(ui.get("patient"))}`); // its tile has the ✗
     answers.forEach((one, i) => {
       const wrong = tried.steps.has(found.answers[i]);
       say(one, `${wrong ? "✗ " : ""}${causeOf(known[found.answers[i]])}`);
@@ -315,10 +224,8 @@ export default widget("Break it", (ui) => {
   ui.follow(() => {
     view = chosen();
   });
-  const which = () => {
-    const what = { weights: "map", hide: "masked scores" }[view.step] ?? view.part;
-    return `${what} (b ${view.b}${view.H > 1 ? `, h ${view.head}` : ""})`;
-  };
+  const what = () => ({ weights: "map", hide: "masked scores" }[view.step] ?? view.part) + (view.H > 1 ? ` of head ${view.head}` : "");
+  const which = () => `${what()}, sequence ${view.b}`;
   const buttons = (trait, label, size) => {
     const row = h("span", { class: "mha-pick", role: "group", "aria-label": label }, `${label} `);
     ui.follow(() => {
@@ -345,7 +252,7 @@ export default widget("Break it", (ui) => {
     const [i, j] = view.cursor;
     const k = i * view.columns + j;
     const place = view.keys ? `${view.words[i]} → ${view.words[j]}` : `${view.words[i]}, feature ${j}`;
-    say(cell, `${which()}, ${place}: right ${shown(view.right[k])}, here ${shown(view.here[k])}`);
+    say(cell, `${what()}, ${place}: right ${shown(view.right[k])}, here ${shown(view.here[k])}`);
   });
 
   const losses = ui.get("losses");
@@ -380,7 +287,7 @@ export default widget("Break it", (ui) => {
     }
     const [taken, step] = [answer(), ui.get("guess")];
     const verdict = taken === SHOWN ? "" : taken ? (taken === patient().name
-      ? "✓ Found! “copy link” sends this patient on, without the answer. " : `✗ Not “${causeOf(known[taken])}”. `)
+      ? "✓ Found! " : `✗ Not “${causeOf(known[taken])}”. `)
       : !ui.get("sealed") || !mistake || !GROUPS[step] ? ""
         : sought() ? `✗ Not “${GROUPS[step]}”: that line does what it should. ` : "✓ Found! ";
     put(said, { "data-mark": verdict[0] ?? "" });
@@ -409,7 +316,7 @@ export default widget("Break it", (ui) => {
 
   ui.root.append(
     onward, tryThis(ui, PUZZLES, "Puzzles"), tiles,
-    h("div", { class: "mha-controls" }, question, chooser, show, three, another, free, leave, undo),
+    h("div", { class: "mha-controls" }, question, chooser, show, three, before, after, free, leave, undo),
     h("div", { class: "mha-task" }, quiz, lines), said,
     h("div", { class: "mha-below" }, picture, cell, losing, more("More: other maps, a table",
       h("div", { class: "mha-picks" }, title, buttons("b", "sequence", () => sizes.B), buttons("h", "head", () => view.H)),
@@ -421,18 +328,6 @@ export default widget("Break it", (ui) => {
   answered: ["guess"],
 });
 
-const COUNTS = ["No", "One", "Two", "Three", "Four", "Five", "Six"];
-
-/** What is asked, of what the numbers of the six programs show. */
-function titleOf(programs, secret, opened) {
-  const wrong = programs.filter(({ first }) => first).length;
-  if (secret) return "One of six programs is wrong: what is its mistake?";
-  const title = `${COUNTS[wrong]} of six programs ${wrong > 1 ? "are" : "is"} wrong`;
-  if (wrong) return opened.mistake ? `${title}: in which line?` : `${title}, this one is not: which?`;
-  if (programs.some(({ mistake }) => mistake)) return "No number is wrong: is each line right?";
-  return "Six programs, one function: which mistake shows?";
-}
-
 const end = (curve) => curve.slice(-LAST).reduce((sum, x) => sum + x, 0) / LAST;
 const causeOf = (message) => message.slice(message.indexOf(": ") + 2).replace(/\.$/, "");
 
@@ -442,35 +337,4 @@ function write(element, lines) {
   if (element.textContent === text) return;
   element.replaceChildren(...lines.map((line, i) => h("span", {}, (i + 1 < lines.length ? `${line}\n` : line)
     .split(/(?=\.[a-z])/).flatMap((part, j) => (j ? [h("wbr"), part] : part)))));
-}
-
-function shapeText(style, axes, shape) {
-  const list = style === "PerHeadMHA" && axes.startsWith("h ");
-  return list ? `${shape[0]} × (${shape.slice(1).join(",")})` : `(${shape.join(",")})`;
-}
-
-/** The largest difference of `count` numbers from `start` on, and where it is. */
-function worst(here, right, start, count) {
-  let [most, at] = [0, 0];
-  for (let i = 0; i < count; i++) {
-    const [a, b] = [here[start + i], right[start + i]];
-    const apart = a === b ? 0 : Number.isFinite(a - b) ? Math.abs(a - b) : Number.MAX_VALUE;
-    if (apart > most) [most, at] = [apart, i];
-  }
-  return { most, at };
-}
-
-/** A program beside the right one: how far each step is off, 0 where it is equal. */
-function compared(style, mistake, right, here, rest) {
-  const differs = Object.fromEntries(Object.entries(here.steps).map(([step, { parts }]) => {
-    const apart = parts.map(({ cells }, p) => {
-      const wanted = right.steps[step].parts[p].cells;
-      const size = wanted.reduce((m, x) => (Math.abs(x) < 1e300 ? Math.max(m, Math.abs(x)) : m), 1e-9);
-      const { most } = worst(cells, wanted, 0, cells.length);
-      return most > EQUAL * size ? most : 0;
-    });
-    return [step, Math.max(...apart)];
-  }));
-  const first = Object.keys(differs).find((step) => differs[step]) ?? "";
-  return { style, mistake, right, here, differs, first, ...rest };
 }

@@ -62,8 +62,9 @@ export function today(now = new Date()) {
   return `${now.getFullYear()}-${two(now.getMonth() + 1)}-${two(now.getDate())}`;
 }
 
-export function dayBefore(date) {
-  return new Date(Date.parse(`${date}T00:00:00Z`) - 86400000).toJSON().slice(0, 10);
+/** The date so many days after another one. */
+export function daysAfter(date, days) {
+  return new Date(Date.parse(`${date}T00:00:00Z`) + 86400000 * days).toJSON().slice(0, 10);
 }
 
 export const written = (date) => new Date(`${date}T12:00:00Z`)

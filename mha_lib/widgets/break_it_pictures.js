@@ -152,12 +152,12 @@ export function threefold(ui, { content, move }) {
  * left out: else two lines that are a tenth apart would be one.
  */
 export function lossPicture(ui, content) {
-  const [W, left, bottom] = [128, 22, 16];
+  const [W, left, top, bottom] = [128, 22, 16, 16]; // above and below the curves: words
   const frame = h("div", { class: "mha-loss" });
   let known = [];
   ui.follow(() => {
     const { steps, label, gap, seen, ...curves } = content();
-    const H = narrow(ui) ? 60 : 86;
+    const H = narrow(ui) ? 72 : 86;
     if (known[0] === curves.here && known[1] === H) return;
     known = [curves.here, H];
     const close = Math.abs(gap) < CLOSE;
@@ -171,14 +171,14 @@ export function lossPicture(ui, content) {
     const most = close ? Math.max(low + high, Math.ceil(10 * highest) / 10) : Math.ceil(highest);
     const first = Math.round(begin * steps / curves.right.length);
     const x = (i) => left + ((W - left - 4) * (i + 0.5)) / right.length;
-    const y = (loss) => 6 + ((H - bottom - 6) * (most - loss)) / (most - low);
+    const y = (loss) => top + ((H - bottom - top) * (most - loss)) / (most - low);
     const points = (list) => list.map((loss, i) => (loss === null ? "" : `${x(i).toFixed(1)} ${y(loss).toFixed(1)}`)).filter(Boolean);
     const path = (list) => points(list).map((place, i) => `${i ? "L" : "M"}${place}`).join("");
     const text = (content_, px, py, anchor, kind = "mha-tick") =>
       svg("text", { x: px, y: py, "text-anchor": anchor, class: kind }, content_);
     const broken = here && here.includes(null);
     const window_ = svg("clipPath", { id: `${ui.id}-loss` },
-      svg("rect", { x: left, y: 4, width: W - left, height: H - bottom - 4 }));
+      svg("rect", { x: left, y: top - 2, width: W - left, height: H - bottom - top + 2 }));
     const inside = svg("g", { "clip-path": `url(#${ui.id}-loss)` },
       gap === undefined ? null : svg("path", { d: `M${[...points(right), ...points(here).reverse()].join("L")}Z`, class: "mha-between" }),
       svg("path", { d: path(right), class: "mha-right-loss" }),
@@ -187,8 +187,8 @@ export function lossPicture(ui, content) {
     frame.replaceChildren(svg("svg", { viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": label }, window_,
       range(6).map((i) => low + (i * (most - low)) / 5).map((loss) => svg("line", { x1: left, x2: W - 4, y1: y(loss), y2: y(loss), class: "mha-grid" })),
       text(close ? low.toFixed(1) : "0", left - 3, y(low) + 4, "end"), text(close ? most.toFixed(1) : `${most}`, left - 3, y(most) + 8, "end"),
-      text(first ? `loss from step ${first}` : `loss, ${steps} steps`, left, H - 4, "start"), text("– – right", W - 4, y(most) + 8, "end"),
-      inside, said ? text(said, W - 4, y(most) + 20, "end", broken ? "mha-broken" : "mha-gap") : null));
+      text(first ? `loss from step ${first}` : `loss, ${steps} steps`, left, H - 4, "start"), text("– – right", left, 10, "start"),
+      inside, said ? text(said, W, 10, "end", broken ? "mha-broken" : "mha-gap") : null));
   });
   return frame;
 }

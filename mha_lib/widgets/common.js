@@ -109,7 +109,10 @@ export function widget(name, build, { question, lead = "", lesson = [], answered
     const asked = h("p", { class: "mha-question" }, question);
     const top = question ? h("div", { class: "mha-top" },
       asked,
-      h("span", { class: "mha-tools" }, button("reset", () => ui.reset()), place ? link : null)) : null;
+      h("span", { class: "mha-tools" }, button("reset", () => {
+        ui.reset();
+        if (location.hash.startsWith(`#${place}=`)) history.replaceState(null, "", location.href.split("#")[0]);
+      }), place ? link : null)) : null;
     const rebuild = () => {
       [followers, drawers] = [[], []];
       size.disconnect();
@@ -319,14 +322,15 @@ export const press = (one, pressed) => put(one, { "aria-pressed": pressed });
 
 /**
  * Buttons that set the states which are worth a look. `offered()` gives
- * {title: {state, note, holds, under}}: the traits to set, and a sentence on what is seen
- * then. Such a state lasts as long as the traits of `holds` do, or else all of it.
+ * {title: {state, note, notes, holds, under}}: the traits to set, and a sentence on what
+ * is seen then; `notes`, if it may become another. Such a state lasts as long as the traits of `holds` do, or else all of it.
  * `under` is [the question's words before the title, those after it]: the first of a
  * question has them before it, as a caption.
  */
 export function tryThis(ui, offered, caption = "Try this") {
   const row = h("div", { class: "mha-tries", role: "group", "aria-label": caption.toLowerCase() });
   const note = h("output", { class: "mha-note", "aria-live": "polite" });
+  const room = h("div", { class: "mha-room" }, note);
   const is = (state) => Object.entries(state).every(([trait, x]) => ui.answered.includes(trait) ||
     JSON.stringify(ui.get(trait)) === JSON.stringify(x));
   let [all, shown] = [{}, ""];
@@ -351,9 +355,18 @@ export function tryThis(ui, offered, caption = "Try this") {
     put(note, { "data-mark": "✓✗".includes(text[0]) ? text[0] : "" });
     say(note, text);
     row.hidden = !titles.length;
-    note.hidden = !titles.some((title) => all[title].note); // some speak elsewhere
+    const notes = titles.flatMap((title) => all[title].notes ?? all[title].note ?? []);
+    keepRoom(room, notes);
+    room.hidden = !notes.length; // some speak elsewhere
   });
-  return h("div", {}, row, note);
+  return h("div", {}, row, room);
+}
+
+/** Give the line of a `mha-room` the place of the longest of these texts, whatever it says. */
+export function keepRoom(room, texts) {
+  const [line, ...unsaid] = room.children;
+  if (`${unsaid.map((one) => one.textContent)}` === `${texts}`) return;
+  room.replaceChildren(line, ...texts.map((text) => h("span", { class: "mha-unsaid", "aria-hidden": "true" }, text)));
 }
 
 const captioned = (text) => h("span", { class: "mha-caption" }, text);

@@ -56,6 +56,18 @@ function moved(key, letters, size, at) {
     unravel(lane, size, Math.max(0, Math.min(last[n], to[n])))));
 }
 
+/** Whether a result whose axes are turned looks otherwise: a symmetric table does not. */
+function isTurned(equation, operands, names) {
+  const [inputs, output = ""] = `${equation}`.split("->");
+  if (output.length < 2) return false;
+  const [values, shapes] = [operands.map((x) => [x].flat(Infinity)), operands.map(shapeOf)];
+  const [one, other] = [output, [...output].reverse().join("")].map((order) => {
+    const read = parse(`${inputs}->${order}`, shapes, names);
+    return `${read.shape} ${einsum(read, values, shapes).result}`;
+  });
+  return one !== other;
+}
+
 /** The shapes of the example's operands. */
 function check(ui) {
   const [equations, operands, names] = ["equations", "operands", "operand_names"].map(ui.get);
@@ -132,8 +144,26 @@ export default widget("Einsum steps", (ui) => {
   const board = h("div", {}, words, letters, tensors, slabs, formula,
     h("div", { class: "mha-es-sum" }, stepper, terms), line);
 
+  /** The result of this example turned, or, if it is its own mirror image, of the next that shows it. */
+  let turning = { of: [], to: null };
+  function turnedResult() {
+    const of = ["equations", "operands", "operand_names", "example"].map(ui.get);
+    if (of.some((x, n) => x !== turning.of[n])) {
+      const [equations, , , example] = of;
+      const shows = range(equations.length).map((n) => (example + n) % equations.length).find((n) => isTurned(...of.map((list) => list[n])));
+      turning = { of, to: shows === undefined ? null : to(shows, equations[shows], shows === example) };
+    }
+    return turning.to;
+  }
+  function to(example, equation, same) {
+    const [inputs, output] = equation.split("->");
+    const order = [...output].reverse().join("");
+    return { order, from: equation, state: { ...(same ? {} : { example }), equation: `${inputs}->${order}` } };
+  }
+
   // What to try: the example with a letter less, or with its result turned.
   const tries = tryThis(ui, () => {
+    check(ui);
     const equation = ui.get("equations")[ui.get("example")] ?? "";
     const [inputs, output = ""] = equation.split("->");
     const found = {};
@@ -142,10 +172,10 @@ export default widget("Einsum steps", (ui) => {
       found[`drop ${last} after the arrow`] = { state: { equation: `${inputs}->${output.slice(0, -1)}` },
         note: `${last} is summed now, too. The sizes still fit, so nothing complains: was it meant?` };
     }
-    if (output.length > 1) {
-      const turned = [...output].reverse().join("");
-      found[`turn to ${turned}`] = { state: { equation: `${inputs}->${turned}` },
-        note: "Every cell is the same sum as before; only its place is another." };
+    const turned = turnedResult();
+    if (turned) {
+      found[`turn to ${turned.order}`] = { state: turned.state,
+        note: `Every cell is the same sum as in ${turned.from}; only its place is another.` };
     }
     return found;
   });

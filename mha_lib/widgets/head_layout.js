@@ -5,17 +5,14 @@ import {
   button, choice, controls, h, more, motionReduced, numbers, put, readout, say, tryThis, widget,
 } from "./common.js";
 import { run } from "./head_layout_steps.js";
-import {
-  and, axisName, caption, isAxis, judge, labelOf, leading, luck, origin, places, tokenOf, TOKENS,
-} from "./head_layout_verdict.js";
+import { drawing, tuple } from "./head_layout_drawing.js";
+import { judge, labelOf, luck, origin, places, TOKENS } from "./head_layout_verdict.js";
 import { travel, whereabouts } from "./head_layout_travel.js";
 import { contiguous } from "./tensor.js";
 
 const MOST_CELLS = 48;
 const [TIGHT, TIGHTER] = [12, 13]; // cells: tables share their heads; all is narrower
 const MOST_STEPS = 8;
-
-const tuple = (list) => `(${list.join(list.length === 1 ? "" : ", ")}${list.length === 1 ? "," : ""})`;
 
 /** The steps as one line of Python: [text, the step that it belongs to], in order. */
 function pieces(steps) {
@@ -25,142 +22,6 @@ function pieces(steps) {
     if (name === "split") return [...before, [`.split(${text.replace(/, */, ", dim=")})`, i]];
     return [...before, [text === undefined ? name : `.${name}(${text})`, i]];
   }, []);
-}
-
-function facts({ parts: [x, ...others] }, before) {
-  const shape = `${tuple(x.names.map(axisName))} = ${tuple(x.shape)}`;
-  const kept = before?.parts[0].memory === x.memory;
-  const memory = before && (kept ? "same memory, no copy" : "copied into new memory");
-  return [
-    [others.length ? "shapes" : "shape", others.length ? `${others.length + 1} × ${shape}` : shape],
-    ["strides", tuple(x.strides)],
-    others.length ? ["from cells", and([x, ...others].map(({ offset }) => offset))] : null,
-    [contiguous(x) ? "contiguous" : "not contiguous", memory ? `· ${memory}` : ""],
-  ].filter(Boolean);
-}
-
-/** A cell is a button; the one that is followed is the group's only tab stop. */
-function cellButton(element, sizes, name, ...more) {
-  const { h: head, t, b } = origin(element, sizes);
-  return h("button", {
-    type: "button", class: "mha-cell", tabindex: "-1", "aria-label": `${labelOf(element, sizes)}, ${name}`,
-    "aria-pressed": "false", "data-element": element, "data-head": head % 5, "data-token": (b * sizes.T + t) % 6,
-  }, labelOf(element, sizes), ...more);
-}
-
-/** Arrow keys go along the buttons of a group, `width` of them up and down. */
-function group(node, width) {
-  node.addEventListener("keydown", (event) => {
-    const buttons = [...node.querySelectorAll("button")];
-    const at = buttons.indexOf(event.target);
-    const to = {
-      ArrowLeft: at - 1, ArrowRight: at + 1, ArrowUp: at - width, ArrowDown: at + width,
-      Home: 0, End: buttons.length - 1,
-    }[event.key];
-    if (at < 0 || to === undefined) return;
-    event.preventDefault();
-    buttons[to]?.focus();
-    buttons[to]?.click();
-  });
-  return node;
-}
-
-/** Axes that lead to a table, short: h0 b1; one without a letter as [0]; of one sequence no b0,
- *  which would read like the number b0 of token b. */
-function brief(axes, { B }, between = " ") {
-  const needed = axes.filter(([axis]) => B > 1 || axis !== "b");
-  return needed.map(([axis, i]) => (axis.length > 1 ? `[${i}]` : axis + i)).join(between);
-}
-
-/** The memory in its own order; below it, which table reads each cell. */
-function strip(value, all, sizes) {
-  const reader = new Map(all.map((place) => [place.cell, place]));
-  const readers = value.parts[0].memory.map((_, cell) => reader.get(cell)?.table);
-  const alone = readers.some((one, cell) => one !== readers[cell - 1] && one !== readers[cell + 1]);
-  const short = (place) => {
-    return brief(leading(place, value, 2, sizes), sizes, alone ? "\n" : " "); // one cell is too narrow for two
-  };
-  const cells = value.parts[0].memory.map((element, cell) => {
-    const [here, last, next] = [cell, cell - 1, cell + 1].map((c) => readers[c]);
-    const ends = `${here === last ? "" : " mha-begins"}${here === next ? "" : " mha-ends"}`;
-    return h("span", { class: `mha-memory-cell${ends}` },
-      h("span", { class: "mha-address", "aria-hidden": "true" }, `${cell}`),
-      cellButton(element, sizes, `memory cell ${cell}`),
-      h("span", { class: "mha-reader" }, here === last ? "" : short(reader.get(cell))));
-  });
-  const runs = range(cells.length / sizes.E).map((i) =>
-    h("span", { class: "mha-run" }, cells.slice(i * sizes.E, (i + 1) * sizes.E)));
-  const label = "memory; below each cell the table that reads it";
-  const lines = short(all[0]).split("\n").length;
-  return group(h("div", {
-    class: "mha-memory", role: "group", "aria-label": label, style: `--mha-lines: ${lines}`,
-  }, runs), sizes.E);
-}
-
-/** The tensor as tables of its last two axes, one for every index of the others. */
-function tables(value, all, sizes) {
-  const [x] = value.parts;
-  const [rows, columns] = [x.names.at(-2), x.names.at(-1)];
-  const head = (letters, axis, i) =>
-    [axisName(letters, axis).toLowerCase(), h("span", { class: "mha-full" }, "="), `${i}`];
-  const rank = x.shape.length;
-  const keys = [...new Set(all.map(({ table }) => table))];
-  const drawn = keys.map((key) => {
-    const mine = all.filter((place) => place.table === key);
-    const lines = [...new Set(mine.map(({ row }) => row))].map((row) => mine.filter((place) => place.row === row));
-    const rowHead = ([first]) => {
-      if (rank < 2) return "";
-      const token = isAxis(rows, "T") && first.claim !== null ? ` ${tokenOf(origin(first.claim, sizes))}` : "";
-      return [...head(rows, rank - 2, first.index.at(-2)), h("span", { class: "mha-token" }, token)];
-    };
-    const axes = leading(mine[0], value, 2, sizes);
-    const place = caption(axes) || "the whole tensor";
-    return h("table", {},
-      h("caption", {}, h("span", { class: "mha-full" }, value.tuple ? `part ${mine[0].part}: ${place}` : place),
-        h("span", { class: "mha-brief" }, brief(axes, sizes) || place)),
-      h("thead", {}, h("tr", {}, h("td", {}), lines[0].map((place) =>
-        h("th", { scope: "col" }, head(columns, rank - 1, place.index.at(-1)))))),
-      h("tbody", {}, lines.map((line) => h("tr", {}, h("th", { scope: "row" }, rowHead(line)),
-        line.map((place) => {
-          const wrong = place.claim !== null && place.claim !== place.element;
-          const name = `memory cell ${place.cell}${wrong ? ", wrong place" : ""}`;
-          return h("td", {}, cellButton(place.element, sizes, name, wrong ? h("sup", {}, "✗") : ""));
-        })))));
-  });
-  return group(h("div", { class: "mha-tables" }, drawn), x.shape.at(-1));
-}
-
-/** What the steps have made so far, drawn once; `follow(element)` moves the outline. */
-function drawing(state, before, sizes) {
-  const all = state.value ? places(state.value, sizes) : [];
-  const path = h("p", { class: "mha-path" });
-  const { mark, text } = judge(state, sizes);
-  const node = h("div", { class: "mha-state" }, state.value ? [
-    h("dl", {}, facts(state.value, before).map(([name, what]) =>
-      h("div", {}, h("dt", {}, name), h("dd", {}, what)))),
-    h("div", { class: "mha-pictures" }, h("div", {}, strip(state.value, all, sizes), path), tables(state.value, all, sizes)),
-  ] : h("p", {}, h("code", {}, `${state.error.type}: ${state.error.message}`)),
-  h("p", { class: "mha-verdict", "data-mark": mark }, text));
-  const buttons = [...node.querySelectorAll("[data-element]")];
-  let last = [];
-  return { node, follow(element) {
-    for (const one of last) {
-      one.setAttribute("aria-pressed", "false");
-      one.tabIndex = -1;
-    }
-    last = buttons.filter((one) => one.dataset.element === `${element}`);
-    for (const one of last) {
-      one.setAttribute("aria-pressed", "true");
-      one.tabIndex = 0;
-    }
-    const found = all.find((one) => one.element === element);
-    if (!found) return;
-    const x = state.value.parts[found.part];
-    const terms = found.index.map((i, axis) => `${i}·${x.strides[axis]}`);
-    if (x.offset) terms.unshift(`${x.offset}`);
-    say(path, `${labelOf(element, sizes)} is at ${state.value.tuple ? `[${found.part}]` : ""}[${found.index.join(", ")}]: ` +
-      `${terms.join(" + ")} = cell ${found.cell}`);
-  } };
 }
 
 function check(ui) {
@@ -190,14 +51,16 @@ function sizesOf(ui) {
   return sizes;
 }
 
+/** What looks before a change at where the numbers are, and which of them then travel. */
+const noMoves = () => Object.assign([], { done: [] });
+
 /** One list of steps: its code, its verdict, and what it has made up to the step shown. */
 function way(ui, trait, title, followed, moves) {
   const code = h("code", {});
   const verdict = h("p", { class: "mha-outcome" });
   const body = h("div");
-  const same = h("p", { class: "mha-as-above", hidden: true }, "The numbers lie as above.");
   const node = h("div", { class: "mha-way", role: "group", "aria-label": title },
-    h("div", { class: "mha-head" }, h("p", {}, code), verdict), same, body);
+    h("div", { class: "mha-head" }, h("p", {}, code), verdict), body);
   let [known, shown, at] = ["", null, 0];
   let from = null;
   const statement = () => JSON.stringify([ui.get(trait), sizesOf(ui), Math.min(stepOf(ui), ui.get(trait).length - 1)]);
@@ -209,9 +72,10 @@ function way(ui, trait, title, followed, moves) {
     node.hidden = steps.length === 0;
     if (!steps.length) return;
     const now = Math.min(stepOf(ui), steps.length - 1);
-    same.hidden = trait === "steps" || parted(ui);
-    put(body, { class: same.hidden ? "" : "mha-folded" }); // what lies there travels on
-    const state = statement();
+    const same = trait === "beside" && !parted(ui);
+    body.inert = same;
+    put(body, { class: same ? "mha-same" : "" }); // in its place already, and it travels on
+    const state = `${statement()} ${same}`;
     if (state !== known) {
       const states = run(steps, sizes);
       const here = Math.min(now, states.length - 1); // an error ends the steps
@@ -220,7 +84,7 @@ function way(ui, trait, title, followed, moves) {
       code.replaceChildren(...pieces(steps).map(([text, i]) => h("span", {
         class: i > here ? "mha-later" : i === here ? "mha-now" : "", "aria-current": i === here && "step",
       }, text)));
-      verdict.replaceChildren(h("b", { "data-mark": mark }, mark), ` ${short}.${ended && "✓…".includes(mark) ? luck(steps, sizes) : ""}`);
+      verdict.replaceChildren(h("b", { "data-mark": mark }, mark), ` ${short}${same ? ", as above" : ""}.${ended && "✓…".includes(mark) ? luck(steps, sizes) : ""}`);
       const next = Math.abs(here - at) === 1;
       shown = drawing(states[here], states[here - 1]?.value, sizes);
       body.replaceChildren(shown.node);
@@ -230,6 +94,30 @@ function way(ui, trait, title, followed, moves) {
     shown.follow(followed());
   });
   return node;
+}
+
+/** How two ways are drawn: beside another one, and with many numbers, closer together. */
+function closeness(ui) {
+  const two = ui.get("beside").length > 0;
+  const { B, T, E } = sizesOf(ui);
+  return { "data-two": two, "data-tight": two && B * T * E >= TIGHT, "data-narrow": two && B * T * E >= TIGHTER };
+}
+
+/** How high the ways are at each step of the lesson and in what there is to try: drawn unseen, measured. */
+function tallestOf(ui, tries, ways) {
+  const steps = range(Math.max(ui.first.steps.length, ui.first.beside.length)).map((at) => ({ at }));
+  const high = [...steps, ...tries].map((state) => {
+    const all = { ...ui.first, ...state };
+    const other = { ...ui, get: (trait) => all[trait] ?? ui.get(trait), follow: (follower) => follower() };
+    const unseen = h("div", { class: "mha-ways mha-unseen", "aria-hidden": "true", style: `width: ${ways.clientWidth}px` },
+      ["steps", "beside"].map((trait) => way(other, trait, trait, () => all.element, noMoves())));
+    put(unseen, closeness(other));
+    ways.after(unseen);
+    const { offsetHeight } = unseen;
+    unseen.remove();
+    return offsetHeight;
+  });
+  return Math.max(...high);
 }
 
 /** The step that is shown; −1 stands for the last, however many there are. */
@@ -424,16 +312,21 @@ export default widget("Head layout", (ui) => {
   const line = readout();
   ui.follow(() => {
     const sizes = sizesOf(ui);
-    const two = ui.get("beside").length > 0 && parted(ui);
-    put(ways, { "data-two": two, "data-tight": two && cells() >= TIGHT, "data-narrow": two && cells() >= TIGHTER });
+    put(ways, closeness(ui));
     const { b, t, h: head, d, e } = origin(followed(), sizes);
     const whose = `${TOKENS[b][t]}${sizes.B > 1 ? ` of sequence ${b}` : ""}`;
     say(line, `${labelOf(followed(), sizes)}: feature ${e} of token ${whose}, number ${d} of head ${head}.`);
   });
-  const moves = Object.assign([], { done: [] });
+  const moves = noMoves();
   ui.follow(() => moves.forEach((look) => look()));
   ways.append(way(ui, "steps", "steps", followed, moves), way(ui, "beside", "steps below them", followed, moves));
   ui.follow(() => travel(moves.done.splice(0)));
+  let wide = 0;
+  ui.draw(() => {
+    if (ui.width(ways) === wide) return;
+    wide = ui.width(ways);
+    put(ways, { style: `min-height: ${tallestOf(ui, Object.values(tries).map(({ state }) => state), ways)}px` });
+  });
   ui.root.append(
     tryThis(ui, () => tries),
     controls(recipe("compare with", "beside", "nothing"), h("span", { class: "mha-stepper" }, back, next, count)),

@@ -118,12 +118,14 @@ export function heatmap(ui, { content, move, pick, rowTitle = "query", columnTit
   return frame;
 }
 
-function drawTitles(context, { left, top }, colours, rowTitle, columnTitle) {
+function drawTitles(context, { left, top, cell }, colours, rowTitle, columnTitle) {
   context.textBaseline = "middle";
   context.font = `11px ${FONT}`;
   context.fillStyle = colours.muted;
   context.textAlign = "left";
-  context.fillText(`${columnTitle} →`, left, 8);
+  const every = everyOf(cell);
+  const named = every > 1 ? ` (every ${every}${["nd", "rd"][every - 2] ?? "th"} named; point for more)` : "";
+  context.fillText(`${columnTitle} →${named}`, left, 8);
   if (left === BARE) return;
   context.save();
   context.translate(8, top);

@@ -194,7 +194,7 @@ export default widget("Mask painter", (ui) => {
   ui.follow(() => {
     const [t, s] = place();
     const visible = now.mask[t].filter(Boolean).length;
-    const said = now.mask[t][s] ? `may attend, weight ${fixed(now.weights[t][s], 3)}` : "hidden, weight 0";
+    const said = now.mask[t][s] ? `weight ${fixed(now.weights[t][s], 3)}` : "hidden, weight 0";
     const score = fixed(ui.get("scores")[t][s]);
     const sum = fixed(now.weights[t].reduce((a, b) => a + b, 0));
     say(line, `Query ${word("query_tokens", t)} → key ${word("key_tokens", s)}: score ${score}, ${said}. ` +
@@ -209,15 +209,15 @@ export default widget("Mask painter", (ui) => {
     rows.className = now.empty.length ? "mha-warning" : "";
     const names = now.empty.map((t) => word("query_tokens", t)).join(", ");
     say(rows, now.empty.length
-      ? `Empty row: ${names} ${now.empty.length > 1 ? "see" : "sees"} no key. The weights are 0 here${form.empty === "0" ? `, as in ${form.name}.` : `; in ${form.name} they are ${form.empty}.`}`
+      ? `Empty row: ${names} ${now.empty.length > 1 ? "see" : "sees"} no key. The weights are 0 here${form.empty === "0" ? "." : `; in ${form.name} they are ${form.empty}.`}`
       : "Every query sees at least one key.");
     const leaks = ui.get("causal") && now.early.length;
     future.className = leaks ? "mha-warning" : "";
     const [t, s] = now.early[0] ?? [];
-    const first = now.early.length && `${word("query_tokens", t)} sees ${word("key_tokens", s)}, which comes later ` +
+    const first = now.early.length && `${word("query_tokens", t)} sees ${word("key_tokens", s)}, a later key ` +
       `(${plural(now.early.length, "such pair")}).`;
     say(future, !first ? "No query sees a later key."
-      : leaks ? `Future leak: ${first} A causal model could copy its answer.`
+      : leaks ? `Future leak: ${first} A model could copy its answer.`
         : `${first} Right in an encoder; in a model that writes, a leak.`);
   });
 
@@ -262,8 +262,7 @@ export default widget("Mask painter", (ui) => {
     ui.redraw();
   });
   fingers.hidden = !matchMedia("(any-pointer: coarse)").matches;
-  const turned = h("p", { class: "mha-turned", hidden: true },
-    "Swapped: what the rules allow is hidden, all the rest may attend.");
+  const turned = h("p", { class: "mha-turned" });
   ui.follow(() => {
     clear.disabled = same(now.mask, now.byRules);
     undo.disabled = !past.length;
@@ -272,7 +271,7 @@ export default widget("Mask painter", (ui) => {
       : "A tap chooses a cell. To change cells, press “Paint with a finger”.");
     map.classList.toggle("mha-finger", finger);
     press(swap, now.swapped);
-    turned.hidden = !now.swapped;
+    say(turned, now.swapped ? "Swapped: what the rules allow is hidden." : "");
   });
 
   const settings = h("p", { class: "mha-paper" });
@@ -295,7 +294,7 @@ export default widget("Mask painter", (ui) => {
     "causal": { state: only({ causal: true }), note: "No word sees a later one: the first has only itself, and weight 1." },
     "padding on the left": {
       state: only({ causal: true, length: some, side: "left" }),
-      note: "The filler comes first. A word that sees filler alone has an empty row: read the warning below." },
+      note: "Filler first: a word that sees filler alone has an empty row. Read the warning below." },
     "a window": {
       state: only({ causal: true, window: Math.min(3, S) }), note: "Each word sees itself and the two before it." },
     "read the wrong way round": {

@@ -1,7 +1,7 @@
 // A language model that computes in the page: type, switch heads off, let it write on.
 import { fixed, need, range } from "./arithmetic.js";
 import {
-  button, controls, h, motionReduced, numbers, palette, press, put, readout, say, shade,
+  button, controls, h, keepRoom, motionReduced, numbers, palette, press, put, readout, say, shade,
   slider, widget,
 } from "./common.js";
 import { heatmap } from "./heatmap.js";
@@ -12,6 +12,7 @@ const TEMPERATURES = range(21).map((i) => i / 10);
 const MOST_LETTERS = 2000;
 const AT_ONCE = 40; // tokens that it writes before it stops
 const PAUSE = 90; // milliseconds from one to the next
+const TALL = 214; // pixels that the map may take, as high as the heads beside it
 const SHARE = 6; // milliseconds of a frame for writing, where nothing may move
 
 const begin = { temperature: 1, query: -1, key: -1, off: [] };
@@ -109,11 +110,36 @@ export default widget("Model lab", (ui) => {
   };
   const change = (traits) => ui.setAll({ query: -1, key: -1, ...traits });
 
+  // --- the way back: the state before each act --------------------------------------
+  const KEPT = ["text", "off", "temperature", "seed", "layer", "head"];
+  const kept = () => Object.fromEntries(KEPT.map((trait) => [trait, ui.get(trait)]));
+  const past = [];
+  let act = null;
+  /** Before an act. One that goes on, as typing does, keeps its name and counts once. */
+  function begins(name = {}) {
+    if (name !== act && JSON.stringify(past.at(-1)) !== JSON.stringify(kept())) past.push(kept());
+    act = name;
+  }
+  const undo = button("undo", () => {
+    stop();
+    act = null;
+    change(past.pop());
+  });
+  ui.follow(() => {
+    undo.disabled = !past.length;
+  });
+  ui.reset = () => {
+    stop();
+    begins();
+    ui.setAll(ui.first);
+  };
+
   // --- the text ---------------------------------------------------------------------
   const area = h("textarea", {
     id: `${ui.id}-text`, rows: 2, maxlength: MOST_LETTERS, spellcheck: "false",
     oninput: () => {
       stop();
+      begins("text");
       const own = tried() < 0 ? {} : { temperature: begin.temperature }; // that of the example goes with it
       change({ text: area.value, ...own });
     },
@@ -127,9 +153,12 @@ export default widget("Model lab", (ui) => {
     h("span", { class: "mha-caption" }, "Try this:"),
     Object.entries(TRIES).map(([title, { state }]) => button(title, () => {
       stop();
+      begins();
       ui.setAll(state);
     })));
   const note = h("p", { class: "mha-note" });
+  const room = h("div", { class: "mha-room" }, note);
+  keepRoom(room, Object.values(TRIES).map((one) => one.note));
   ui.follow(() => {
     [...tries.children].slice(1).forEach((one, i) => press(one, i === tried()));
     say(note, Object.values(TRIES)[tried()]?.note ?? "");
@@ -157,10 +186,14 @@ export default widget("Model lab", (ui) => {
     });
   });
   const flip = button("", () => {
+    begins();
     const off = isOff(chosen()) ? ui.get("off").filter((i) => i !== chosen()) : [...ui.get("off"), chosen()];
     ui.set("off", off.sort((a, b) => a - b));
   });
-  const allOn = button("all on", () => ui.set("off", []));
+  const allOn = button("all on", () => {
+    begins();
+    ui.set("off", []);
+  });
   ui.follow(() => {
     say(flip, `switch ${name(chosen())} ${isOff(chosen()) ? "on" : "off"}`);
     put(flip, { "aria-label": `switch head ${name(chosen())} ${isOff(chosen()) ? "on" : "off"}` });
@@ -174,6 +207,7 @@ export default widget("Model lab", (ui) => {
   };
   const large = heatmap(ui, {
     most: () => 24,
+    tall: () => TALL,
     move: (i, j) => ui.setAll({ query: i, key: Math.min(i, j) }),
     content() {
       const map = now.maps[chosen()];
@@ -215,7 +249,7 @@ export default widget("Model lab", (ui) => {
   const legend = h("div", { class: "mha-caption mha-legend" });
   const which = () => {
     const off = ui.get("off");
-    return off.length > 2 ? `without ${off.length} heads` : `without ${off.map(name).join(" and ")}`;
+    return off.length > 1 ? `without ${off.length} heads` : `without ${name(off[0])}`;
   };
   ui.follow(() => {
     const some = ui.get("off").length > 0;
@@ -241,12 +275,14 @@ export default widget("Model lab", (ui) => {
   });
   function appendToken(token) {
     const text = lab.append(ui.get("text"), token);
-    if (text !== null) change({ text });
+    if (text === null) return;
+    begins();
+    change({ text });
   }
 
   const cells = range(2).map(() => [h("th", { scope: "row" }), h("td"), h("td", { class: "mha-goes" })]);
   const beside = h("table", { class: "mha-beside" },
-    h("thead", {}, h("tr", {}, h("td"), ["loss (nats)", "the likeliest continuation"].map((x) => h("th", { scope: "col" }, x)))),
+    h("thead", {}, h("tr", {}, h("td"), ["loss (nats)", "how it goes on"].map((x) => h("th", { scope: "col" }, x)))),
     h("tbody", {}, cells.map((row) => h("tr", {}, row))));
   let drawnBefore = null;
   ui.follow(() => {
@@ -268,7 +304,10 @@ export default widget("Model lab", (ui) => {
   let left = 0;
   let [from, draft] = ["", ""]; // the text that is seen, and what it becomes
   let [begun, written] = ["", ""]; // what was written on, and what came of it
-  const write = button("write on", () => (left ? stop(true) : withModel(writeOn)));
+  const write = button("write on", () => (left ? stop(true) : withModel(() => {
+    begins();
+    writeOn();
+  })));
   function writeOn() {
     left = AT_ONCE;
     from = draft = ui.get("text");
@@ -302,6 +341,7 @@ export default widget("Model lab", (ui) => {
   /** Another text after the same beginning: what the last seed wrote goes. */
   const again = button("", () => withModel(() => {
     stop(true);
+    begins();
     const seed = (ui.get("seed") + 1) % 2 ** 31;
     change({ seed, text: ui.get("text") === written ? begun : ui.get("text") });
     writeOn();
@@ -321,12 +361,15 @@ export default widget("Model lab", (ui) => {
     h("div", { class: "mha-chances" }, legend, next));
   both.append(beside);
   ui.root.append(
-    tries, note,
-    h("div", { class: "mha-typed" }, h("label", { for: area.id }, "text"), area),
+    tries, room,
+    h("div", { class: "mha-typed" }, h("span", { class: "mha-side" }, h("label", { for: area.id }, "text"), undo), area),
     panels, line, both,
     h("div", { class: "mha-last" },
       controls(
-        slider(ui, {
+        slider({ ...ui, set: (trait, value) => {
+          begins(trait);
+          ui.set(trait, value);
+        } }, {
           label: "temperature", trait: "temperature", values: () => TEMPERATURES,
           format: (t) => (t === 0 ? "0: the likeliest" : fixed(t, 1)),
         }),

@@ -497,6 +497,42 @@ def test_who_searches_in_the_wrong_layer_is_told_to_change_it(live):
     assert "layer" in opened.text(".mha-note")
     opened.control("layer").fill("1")
     opened.button("head 0").click()
-    assert opened.text(".mha-note").endswith(
-        "Nor does another of this layer: change it."
-    )
+    assert opened.text(".mha-note").endswith("Nor do the others here: change layer.")
+
+
+@pytest.mark.parametrize("screen", MOST)
+def test_a_note_has_its_room_from_the_start(live, screen):
+    opened = live(quest(), viewport=MOST[screen][0])
+    top = """x => x.querySelector('.mha-panels').getBoundingClientRect().top -
+        x.getBoundingClientRect().top"""
+    places = {opened.root_element.evaluate(top)}
+    for button in opened.root_element.locator(".mha-tries button").all():
+        button.click()
+        places.add(opened.root_element.evaluate(top))
+        for head in range(3):
+            opened.button(f"head {head}").click()
+            places.add(opened.root_element.evaluate(top))
+    assert len(places) == 1
+
+
+def test_of_a_long_text_the_map_says_which_words_it_names(live):
+    """The title of the columns; a short text has all its words beside the map."""
+    words = [f"w{i}" for i in range(28)]
+    maps = torch.full((1, 28, 28), 1 / 28)
+    listen = """() => {
+        window.written = [];
+        const old = CanvasRenderingContext2D.prototype.fillText;
+        CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) {
+            window.written.push(text);
+            return old.call(this, text, ...rest);
+        };
+    }"""
+    opened = live(AttentionExplorer(maps, words))
+    opened.page.evaluate(listen)
+    opened.light("dark")  # drawn anew
+    assert any("every 2nd named" in x for x in opened.page.evaluate("window.written"))
+    opened = live(AttentionExplorer(maps[:, :5, :5] * 5.6, words[:5]))
+    opened.page.evaluate(listen)
+    opened.light("dark")
+    texts = opened.page.evaluate("window.written")
+    assert "key →" in texts and not any("named" in x for x in texts)

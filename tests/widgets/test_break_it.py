@@ -26,7 +26,7 @@ PUZZLES = {  # each with the line that is wrong
     "no trace": "project",
 }
 STEPS = "mask project split scores hide weights context merge output".split()  # noqa: SIM905
-PATIENT = "today’s"
+PATIENT = "daily"
 TABLE = "Every number as a table"
 SAID = ".mha-said"
 
@@ -130,7 +130,8 @@ def test_a_number_is_read_off_by_mouse_and_keyboard(live):
     for key in ("Home", "PageUp", "ArrowDown"):
         opened.page.keyboard.press(key)
     said = opened.text(".mha-below output")
-    b, h = map(int, re.search(r"b (\d), h (\d)", said).groups())
+    h, word = re.search(r"head (\d), (\w+)", said).groups()
+    h, b = int(h), [words[1] for words in WORDS].index(word)
     right, here = (_run(x, False)["weights"][b, h, 1, 0] for x in ("", "scale-twice"))
     words = WORDS[b]
     assert f"{words[1]} → {words[0]}: right {right:.3f}, here {here:.3f}" in said
@@ -439,7 +440,7 @@ def test_the_title_claims_no_more_than_the_numbers_show(live):
     assert "Switch on three inputs" in opened.text(".mha-lead")
     opened.control("three inputs").check()
     assert opened.text(".mha-question") == ONE_WRONG
-    opened.button("today’s").click()
+    opened.button(PATIENT).click()
     assert opened.text(".mha-question").endswith("what is its mistake?")
 
 
@@ -464,7 +465,7 @@ def test_no_curve_leaves_its_panel(live):
 def test_a_right_program_can_be_read_beside_a_puzzle(live):
     opened = live(BreakIt(sealed=True))
     tile(opened, "Batched").click()
-    title = "One of six programs is wrong, this one is not: which?"
+    title = "One of six is wrong, not this one: which?"
     assert opened.text(".mha-question") == title
     assert marks(opened) == ["✓"] * 9
     tile(opened, "Fused").click()
@@ -533,12 +534,12 @@ def test_the_patient_of_the_readers_clock(live, scripts):
     assert opened.root_element.locator(".mha-code").is_visible()
     opened.button("copy link").click()
     assert "guess" not in link(opened) and link(opened)["patient"] == "2027-02-03"
-    assert opened.text(".mha-patient") == "Tomorrow a new one."
+    assert "“copy link” sends this patient on" in opened.text(".mha-patient")
     opened.button("free play").click()
     assert opened.root_element.locator("select").first.input_value() == wanted["name"]
     assert f"[{wanted['name']}]" in opened.text(SAID)
     opened.button("undo").click()
-    opened.button("the day before").click()
+    opened.button("day before").click()
     assert "Patient of 2 February 2027" in opened.text(".mha-patient")
     opened.button("leave").click()
     assert state(opened) == before
@@ -706,7 +707,7 @@ def test_every_control_is_reached_by_tab(live):
         opened.page.keyboard.press("Tab")
     for wanted in (*PUZZLES, PATIENT, "Fused ✗", "undo", "✗"):
         assert wanted in reached
-    assert any(x.startswith("map (b 0") for x in reached)
+    assert any(x.startswith("map of head") for x in reached)
 
 
 BAD_STATE = [
@@ -815,3 +816,64 @@ def test_each_mark_stands_beside_the_first_line_of_its_step(live, viewport):
     )
     assert len(tops) == len(STEPS)
     assert all(abs(mark - code) < 4 for mark, code in tops), tops
+
+
+def test_the_day_after_ends_today(live):
+    opened = live(BreakIt())
+    opened.page.clock.set_fixed_time("2027-02-03T10:00:00")
+    opened.button(PATIENT).click()
+    assert opened.button("day after").is_disabled()
+    opened.button("day before").click()
+    opened.button("day before").click()
+    opened.button("day after").click()
+    assert "Patient of 2 February 2027" in opened.text(".mha-patient")
+
+
+def test_the_address_keeps_no_patient_after_reset(live):
+    opened = live(BreakIt(sealed=True))
+    opened.button(PATIENT).click()
+    opened.button("copy link").click()
+    assert link(opened)["patient"]
+    opened.button("reset").click()
+    assert "#" not in opened.page.url
+
+
+def test_on_a_phone_a_puzzle_that_is_solved_makes_no_room_for_itself(live):
+    opened = live(BreakIt(sealed=True), viewport=PHONE)
+    below = """x => x.querySelector('.mha-below').getBoundingClientRect().top -
+        x.getBoundingClientRect().top"""
+    places = [opened.root_element.evaluate(below)]
+    for step in ("output", "mask"):
+        line(opened, step).click()
+        places.append(opened.root_element.evaluate(below))
+    assert max(places) - min(places) <= 1, places
+    foot = opened.root_element.evaluate(
+        """x => x.getBoundingClientRect().bottom -
+            x.querySelector('.mha-more').getBoundingClientRect().bottom"""
+    )
+    assert foot < 12
+
+
+@pytest.mark.parametrize("viewport", [DESK, PHONE], ids=["desk", "phone"])
+@pytest.mark.parametrize("name", ["causal-sees-next", "no-projection", "log-softmax"])
+def test_no_word_of_the_losses_stands_on_a_curve(live, viewport, name):
+    opened = live(BreakIt(name), viewport=viewport)
+    box = "x => [x.getBoundingClientRect().top, x.getBoundingClientRect().bottom]"
+    curves = [
+        x.evaluate(box) for x in opened.root_element.locator(".mha-loss g path").all()
+    ]
+    words = opened.root_element.locator(".mha-loss svg > text").all()
+    words = [x for x in words if re.search("[a-z]", x.text_content())]
+    assert len(words) == 3
+    for word in words:
+        top, bottom = word.evaluate(box)
+        assert all(bottom <= a + 1 or top >= b - 1 for a, b in curves), word
+
+
+def test_the_buttons_of_the_puzzles_are_read_on_a_phone(live):
+    opened = live(BreakIt(sealed=True), viewport=PHONE)
+    buttons = opened.root_element.locator(".mha-tries button")
+    sizes = buttons.evaluate_all("all => all.map(x => getComputedStyle(x).fontSize)")
+    assert {*sizes} == {"12px"}
+    tops = buttons.evaluate_all("all => all.map(x => x.offsetTop)")
+    assert len({*tops}) == 1

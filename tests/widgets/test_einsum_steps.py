@@ -598,3 +598,17 @@ def test_wrong_arguments_name_the_requirement(equations, options, message):
 def test_wrong_types_name_the_requirement(equations, message):
     with pytest.raises(TypeError, match=message):
         EinsumSteps(equations)
+
+
+def test_a_turned_result_is_seen_to_be_turned(live):
+    """A symmetric table would show nothing: the next example is turned instead."""
+    x = torch.tensor([[3, 0], [0, 1], [0, 3]])
+    equation, a, b = random("ts,se->te")
+    opened = live(
+        EinsumSteps({"alike": ("te,se->ts", x, x), "mixed": (equation, a, b)})
+    )
+    before = result(opened)
+    opened.button("turn to et").click()
+    assert opened.control("equation").input_value() == "ts,se->et"
+    assert "same sum as in ts,se->te;" in opened.text(".mha-note")
+    assert not torch.equal(result(opened), before)

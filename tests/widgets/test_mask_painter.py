@@ -26,7 +26,7 @@ from mha_lib import (
     padding_mask,
 )
 from mha_lib.widgets import MaskPainter
-from tests.widgets.conftest import DESK, PHONE, number
+from tests.widgets.conftest import DESK, MOST, PHONE, number
 
 T, S, E = 4, 6, 10
 CELL = 34  # pixels: none is wider
@@ -344,7 +344,7 @@ def test_warnings(live):
     assert "No query sees a later key." in opened.text(".mha-checks")
 
     opened.page.mouse.click(*cell(opened, 1, 4))
-    leak = "Future leak: “cat” sees “par”, which comes later (1 such pair)."
+    leak = "Future leak: “cat” sees “par”, a later key (1 such pair)."
     assert leak in opened.text(".mha-warning")
     opened.button("Remove the paint").click()
     opened.control("padding on the").select_option("left")
@@ -846,3 +846,19 @@ def test_who_has_a_finger_is_told_how_to_paint(live):
     assert "press “Paint with a finger”" in opened.text(".mha-lead")
     opened.button("Paint with a finger").tap()
     assert "over cells" in opened.text(".mha-lead")
+
+
+@pytest.mark.parametrize(("viewport", "_"), MOST.values(), ids=MOST)
+def test_what_is_said_now_and_then_has_its_place(live, viewport, _):
+    """Notes, warnings, and that the mask is swapped: nothing makes room for them."""
+    opened = live(MaskPainter(7), viewport=viewport)
+    tops = """x => ['.mha-painting', '.mha-checks', '.mha-more'].map(part =>
+        x.querySelector(part).getBoundingClientRect().top -
+        x.getBoundingClientRect().top)"""
+    places = [opened.root_element.evaluate(tops)]
+    for button in opened.root_element.locator(".mha-tries button").all():
+        button.click()
+        places.append(opened.root_element.evaluate(tops))
+    opened.button("Swap True and False").click()
+    places.append(opened.root_element.evaluate(tops))
+    assert all(x == places[0] for x in places), places

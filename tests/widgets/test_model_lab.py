@@ -677,3 +677,49 @@ def test_a_text_shows_whole_lines(live):
         "x => [x.clientHeight, parseFloat(getComputedStyle(x).lineHeight)]"
     )
     assert height == 2 * line
+
+
+def test_undo_brings_the_readers_own_text_back(live):
+    opened = live(ModelLab(), reduced_motion="reduce")
+    area = opened.root_element.locator("textarea")
+    assert opened.button("undo").is_disabled()
+    own = "a list of"
+    area.fill(own)
+    opened.button("write on").click()
+    opened.page.wait_for_function(
+        f"document.querySelector('textarea').value.length > {len(own)}"
+    )
+    opened.button("seed 0: take another").click()
+    ready(opened)
+    assert area.input_value() != own
+    opened.button("undo").click()
+    opened.button("undo").click()
+    assert area.input_value() == own
+    opened.button("undo").click()
+    assert area.input_value() == "foo[bar, baz"
+    assert opened.button("undo").is_disabled()
+
+
+def test_undo_takes_back_heads_and_examples(live):
+    opened = live(ModelLab())
+    area = opened.root_element.locator("textarea")
+    opened.button("all on").click()
+    opened.button("looks, in vain").click()
+    opened.button("undo").click()
+    assert area.input_value() == "foo[bar, baz"
+    assert opened.button("all on").is_disabled()
+    opened.button("undo").click()
+    assert opened.button("all on").is_enabled()
+
+
+@pytest.mark.parametrize(("viewport", "_"), MOST.values(), ids=MOST)
+def test_who_types_keeps_the_field_where_it_is(live, viewport, _):
+    opened = live(ModelLab(), viewport=viewport)
+    area = opened.root_element.locator("textarea")
+    place = "x => x.getBoundingClientRect().top"
+    before, high = area.evaluate(place), opened.root_element.bounding_box()["height"]
+    area.fill("The names of all")
+    assert opened.text(".mha-note") == ""
+    opened.button("all on").click()
+    assert area.evaluate(place) == before
+    assert opened.root_element.bounding_box()["height"] == high

@@ -1,0 +1,76 @@
+// What there is to find: a wrong line, or what the patient of a day has.
+import { patientOf, today } from "./break_it_daily.js";
+import { WRONG } from "./break_it_mistakes.js";
+import { NAMES } from "./break_it_programs.js";
+
+export const SHOWN = "shown"; // in place of a guess: who gives up
+
+export const GROUPS = { // of the mistakes, by the step where they are made
+  mask: "making the mask", project: "projections and inputs", split: "cutting into heads", scores: "scores and scale",
+  hide: "hiding keys", weights: "softmax", context: "weights meet values", merge: "merging the heads", output: "output projection",
+};
+
+export const none = ["", "", "", "", "", ""];
+export const fresh = { step: "", b: -1, h: -1, row: -1, column: -1 };
+export const begin = { ...fresh, three: false, patient: "", sealed: false, guess: "" };
+const puzzle = (style, mistake) => {
+  const opened = NAMES.indexOf(style);
+  return { state: { ...begin, sealed: true, mistakes: none.with(opened, mistake), opened } };
+};
+export const visiting = (date) => ({ ...begin, mistakes: none, patient: date, opened: patientOf(date).at });
+export const PUZZLES = () => ({ // named by what is seen, not by what it is
+  "too good": puzzle("FusedMHA", "causal-sees-next"),
+  "as good": puzzle("BatchedMHA", "scale-embed-dim"),
+  mixed: puzzle("BuiltinMHA", "split-by-view"),
+  "off map": puzzle("SplitConcatMHA", "merge-batch-major"),
+  "no trace": puzzle("EinsumMHA", "kv-from-query"),
+  daily: { state: visiting(today()) },
+});
+
+/**
+ * How far the reader is. `known` is the catalogue, `now()` the open program.
+ *
+ * patient(): of the day that is shown, or null. answer(): the last one to what he has;
+ * secret(): whether that is hidden still. sought(): of a sealed program the step that is
+ * wrong, while nobody has found it; solved(): that step, once it is found or shown.
+ * `tried.steps`: the answers that were wrong.
+ */
+export function quest(ui, known, now) {
+  const patient = () => (ui.get("patient") ? patientOf(ui.get("patient")) : null);
+  /** The last answer to what the patient has; the right one uncovers it, or giving up. */
+  const answer = () => {
+    const [date, name] = ui.get("guess").split(" ");
+    return patient() && date === ui.get("patient") && [...Object.keys(known), SHOWN].includes(name) ? name : "";
+  };
+  const secret = () => patient() && ![patient().name, SHOWN].includes(answer());
+  /** Of a sealed program: the step that is wrong, while nobody has found it. */
+  const sought = () => {
+    const { mistake, first } = now();
+    const step = first || WRONG[mistake]?.step;
+    return ui.get("sealed") && mistake && !patient() && ![step, SHOWN].includes(ui.get("guess")) ? step : "";
+  };
+  /** Of a puzzle that is over: the line that makes the difference. */
+  const solved = () => (ui.get("sealed") && ui.get("guess") && !patient() && !sought() && now().mistake
+    ? now().first || WRONG[now().mistake].step : "");
+  const tried = { of: null, steps: new Set() }; // of one puzzle: the answers that are wrong
+  ui.follow(() => {
+    const [of, guess] = [now(), ui.get("guess")];
+    if (of !== tried.of || !guess) [tried.of, tried.steps] = [of, new Set()];
+    if (sought() && guess) tried.steps.add(guess);
+    if (secret() && answer()) tried.steps.add(answer());
+  });
+  return { patient, answer, secret, sought, solved, tried };
+}
+
+const COUNTS = ["No", "One", "Two", "Three", "Four", "Five", "Six"];
+
+/** What is asked, of what the numbers of the six programs show. */
+export function titleOf(programs, secret, opened) {
+  const wrong = programs.filter(({ first }) => first).length;
+  if (secret) return "One of six is wrong: what is its mistake?";
+  const is = wrong > 1 ? "are" : "is";
+  if (wrong) return opened.mistake ? `${COUNTS[wrong]} of six programs ${is} wrong: in which line?`
+    : `${COUNTS[wrong]} of six ${is} wrong, not this one: which?`;
+  if (programs.some(({ mistake }) => mistake)) return "No number is wrong: is each line right?";
+  return "Six programs, one function: which mistake shows?";
+}
