@@ -61,6 +61,7 @@ def opened(chromium, roots):
         yield visit
         visit.page.evaluate("() => [localStorage, sessionStorage].map(x => x.clear())")
         visit.page.goto("about:blank")
+        visit.page.emulate_media(media="screen")
         visit.complaints.clear()
         tabs.append(visit)
 
@@ -98,9 +99,14 @@ def switch(visit: Visit, colours: str, screen: dict) -> None:
 
 
 @contextmanager
-def printing(page):
-    """What a browser does before it prints, and after."""
+def printing(page, sheet: dict | None = None):
+    """What a browser does before it prints, and after; on a sheet of another size.
+
+    It is laid out in that size for paper alone, and the size is left.
+    """
     page.emulate_media(media="print")
+    if sheet:
+        page.set_viewport_size(sheet)
     page.evaluate("() => void dispatchEvent(new Event('beforeprint'))")
     try:
         yield
