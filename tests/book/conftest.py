@@ -78,6 +78,23 @@ TWO_FRAMES = """() => new Promise(done =>
     requestAnimationFrame(() => requestAnimationFrame(() => done())))"""
 
 
+UNTIL = """([name, value, patience]) => new Promise((done, fail) => {
+    const [end, said] = [Date.now() + patience, document.documentElement.dataset];
+    const look = () => said[name] === value ? done()
+        : Date.now() > end ? fail(`data-${name} is ${said[name]}, not ${value}`)
+        : setTimeout(look, 20);
+    look();
+})"""
+
+
+def until(page, name: str, value: str) -> None:
+    """Wait until the page says so of itself, in a `data-` attribute of its root.
+
+    A script of ours: a locator would bring one of Playwright's into each new page.
+    """
+    page.evaluate(UNTIL, [name, value, PATIENCE])
+
+
 def at_once(visit: Visit) -> None:
     """Nothing of what is shown takes its time from now on."""
     visit.page.add_style_tag(content=AT_ONCE)
@@ -94,7 +111,7 @@ def switch(visit: Visit, colours: str, screen: dict) -> None:
         page.evaluate(TWO_FRAMES)  # what listens to the size has answered
     if colours != colours_now:
         page.emulate_media(color_scheme=colours)
-        page.wait_for_selector(f"html[data-theme={colours}]", state="attached")
+        until(page, "theme", colours)
     visit.seen_in = colours, screen
 
 
