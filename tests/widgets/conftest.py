@@ -60,13 +60,13 @@ def pytest_collection_modifyitems(config, items):
 class Live(Visit):
     """Widgets, alive in a page on file://; the next come into the same page.
 
-    A new page takes the browser four times as long as new widgets in an old one; that
-    page's file read anew takes twice as long as its text written into the document. It
-    is read anew where a test has left something behind: a script or an address.
+    A new page takes the browser four times as long as new widgets in an old one. Its
+    file is read anew each time: what is only written into an open document hears the
+    pointer leave too late, and keeps what scripts have changed.
     """
 
     def __init__(self, browser, folder, **context):
-        self.file, self.touched, self.seen_in = folder / "page.html", True, None
+        self.file, self.seen_in = folder / "page.html", None
         super().__init__(browser, "about:blank", self.file.as_uri(), **context)
         self.page.set_default_timeout(5000)  # milliseconds
 
@@ -83,13 +83,8 @@ class Live(Visit):
                 color_scheme=color_scheme, reduced_motion=reduced_motion
             )
             self.seen_in = viewport, color_scheme, reduced_motion
-        html = to_html(*widgets, title="Test")
-        self.file.write_text(html, encoding="utf-8")
-        if self.touched or self.page.url != self.file.as_uri():
-            self.page.goto(self.file.as_uri())
-        else:
-            self.page.set_content(html)
-        self.touched = False
+        self.file.write_text(to_html(*widgets, title="Test"), encoding="utf-8")
+        self.page.goto(self.file.as_uri())
         self.page.wait_for_selector("html[data-widgets=ready]")
         self.root_element = self.page.locator(".mha").first
         if not folded:
@@ -104,12 +99,6 @@ class Live(Visit):
             "() => new Promise(r => requestAnimationFrame("
             "() => requestAnimationFrame(() => r())))"
         )
-
-    def note(self, act):
-        """What a script changes in a page, and what it is seen in, may stay changed."""
-        self.touched |= act.__name__ == "evaluate"
-        if act.__name__ in ("emulate_media", "set_viewport_size"):
-            self.seen_in = None
 
     def text(self, selector: str) -> str:
         return self.root_element.locator(selector).inner_text()
@@ -220,7 +209,8 @@ def live(stage, chromium, tmp_path, monkeypatch):
             done = act(*args, **options)
             for visit in now:
                 visit.settle()
-                visit.note(act)
+                if act.__name__ in ("emulate_media", "set_viewport_size"):
+                    visit.seen_in = None  # the next test has its own
             return done
 
         return act_and_settle
