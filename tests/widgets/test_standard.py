@@ -1,7 +1,8 @@
 """One standard for all widgets, as `mha_lib/widgets/base.py` writes it down.
 
 The lessons are as large as those of the book. The break-it machine is held to it by
-tests of its own, in the states that its puzzles lead to.
+tests of its own, in the states that its puzzles lead to. Each lesson is walked through
+once a screen, `Walk`; what it can show is asked of that, the rest of a page of its own.
 """
 
 import re
