@@ -61,6 +61,7 @@ def opened(chromium, roots):
         yield visit
         visit.page.evaluate("() => [localStorage, sessionStorage].map(x => x.clear())")
         visit.page.goto("about:blank")
+        visit.page.emulate_media(media="screen")
         visit.complaints.clear()
         tabs.append(visit)
 
@@ -75,6 +76,23 @@ AT_ONCE = "*, ::before, ::after { transition: none !important }"
 
 TWO_FRAMES = """() => new Promise(done =>
     requestAnimationFrame(() => requestAnimationFrame(() => done())))"""
+
+
+UNTIL = """([name, value, patience]) => new Promise((done, fail) => {
+    const [end, said] = [Date.now() + patience, document.documentElement.dataset];
+    const look = () => said[name] === value ? done()
+        : Date.now() > end ? fail(`data-${name} is ${said[name]}, not ${value}`)
+        : setTimeout(look, 20);
+    look();
+})"""
+
+
+def until(page, name: str, value: str) -> None:
+    """Wait until the page says so of itself, in a `data-` attribute of its root.
+
+    A script of ours: a locator would bring one of Playwright's into each new page.
+    """
+    page.evaluate(UNTIL, [name, value, PATIENCE])
 
 
 def at_once(visit: Visit) -> None:
@@ -93,14 +111,19 @@ def switch(visit: Visit, colours: str, screen: dict) -> None:
         page.evaluate(TWO_FRAMES)  # what listens to the size has answered
     if colours != colours_now:
         page.emulate_media(color_scheme=colours)
-        page.wait_for_selector(f"html[data-theme={colours}]", state="attached")
+        until(page, "theme", colours)
     visit.seen_in = colours, screen
 
 
 @contextmanager
-def printing(page):
-    """What a browser does before it prints, and after."""
+def printing(page, sheet: dict | None = None):
+    """What a browser does before it prints, and after; on a sheet of another size.
+
+    It is laid out in that size for paper alone, and the size is left.
+    """
     page.emulate_media(media="print")
+    if sheet:
+        page.set_viewport_size(sheet)
     page.evaluate("() => void dispatchEvent(new Event('beforeprint'))")
     try:
         yield

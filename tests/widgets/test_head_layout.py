@@ -752,6 +752,7 @@ def test_the_sizes_are_those_of_the_chapter():
     assert "HeadLayout(T=2, embed_dim=6, num_heads=3)" in source.read_text("utf-8")
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(("viewport", "most"), MOST.values(), ids=MOST)
 @pytest.mark.parametrize("name", IN_THE_BOOK)
 def test_every_step_of_every_pair_fits_one_screen(live, name, viewport, most):

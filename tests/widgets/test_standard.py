@@ -1,7 +1,8 @@
 """One standard for all widgets, as `mha_lib/widgets/base.py` writes it down.
 
 The lessons are as large as those of the book. The break-it machine is held to it by
-tests of its own, in the states that its puzzles lead to.
+tests of its own, in the states that its puzzles lead to. Each lesson is walked through
+once a screen, `Walk`; what it can show is asked of that, the rest of a page of its own.
 """
 
 import re
@@ -61,61 +62,20 @@ def tries(opened):
     return opened.root_element.locator(".mha-tries button")
 
 
-def state(opened) -> str:
-    """All that a reader sees but what is called out in passing."""
-    return opened.root_element.evaluate(
-        """root => [...root.querySelectorAll('*')]
-            .filter(x => !x.closest('.mha-top + .mha-lead + output, [hidden]'))
-            .map(x => x.tagName === 'CANVAS' ? x.toDataURL() : x.children.length ? ''
-                : `${x.textContent}|${x.value ?? ''}|${x.checked ?? ''}`).join('\\n')"""
-    )
-
-
-@pytest.mark.parametrize("name", LESSONS)
-def test_its_title_is_a_question_and_one_sentence_says_how(live, name):
-    opened = live(LESSONS[name]())
-    assert re.fullmatch(r"[A-Z].+\?", opened.text(".mha-question"))
-    lead = opened.text(".mha-lead")
-    assert 20 < len(lead) < 110 and lead.endswith((".", "?"))
-
-
-@pytest.mark.parametrize("name", LESSONS)
-def test_its_still_has_the_question_for_a_caption(name):
-    widget = LESSONS[name]()
-    text = (HERE / f"{type(widget).__module__.rpartition('.')[2]}.js").read_text()
-    question = re.search(r'question: "(.+)"', text)[1]
-    assert widget.caption().startswith(question)
-    assert widget.summary() in widget.caption()
-
-
-@pytest.mark.parametrize("screen", MOST)
-@pytest.mark.parametrize("name", LESSONS)
-def test_it_fits_one_screen_in_every_state_to_try(live, name, screen):
-    viewport, most = MOST[screen]
-    opened = live(LESSONS[name](), viewport=viewport)
-    measure = "x => x.getBoundingClientRect().height"
-    found = {"at first": opened.root_element.evaluate(measure)}
-    for i in range(tries(opened).count()):
-        tries(opened).nth(i).click()
-        found[tries(opened).nth(i).inner_text()] = opened.root_element.evaluate(measure)
-    assert len(found) > 2
-    assert max(found.values()) <= most, found
-
-
-@pytest.mark.parametrize("name", [*LESSONS, "break it"])
-def test_a_phone_says_what_the_buttons_are_for(live, name):
-    opened = live(BreakIt() if name == "break it" else LESSONS[name](), viewport=PHONE)
-    row = opened.root_element.locator(".mha-tries")
-    caption = row.locator(".mha-caption")
-    assert caption.inner_text() == ("Puzzles:" if name == "break it" else "Try this:")
-    buttons = tries(opened).all()
-    assert len(buttons) > 1 and all(x.is_visible() for x in [caption, *buttons])
-
-
-def any_widget(name: str):
-    return BreakIt(sealed=True) if name == "break it" else LESSONS[name]()
-
-
+# All that a reader sees but what is called out in passing.
+STATE = """root => [...root.querySelectorAll('*')]
+    .filter(x => !x.closest('.mha-top + .mha-lead + output, [hidden]'))
+    .map(x => x.tagName === 'CANVAS' ? x.toDataURL() : x.children.length ? ''
+        : `${x.textContent}|${x.value ?? ''}|${x.checked ?? ''}`).join('\\n')"""
+HEIGHT = "root => root.getBoundingClientRect().height"
+OF_TWENTY_FRAMES = """root => new Promise(done => {
+    const seen = [];
+    const look = () => {
+        seen.push(root.getBoundingClientRect().height);
+        seen.length < 20 ? requestAnimationFrame(look) : done(seen);
+    };
+    look();
+})"""
 # What the chosen option needs, with the arrow beside it, and what its list has.
 TOO_LONG = """() => [...document.querySelectorAll('.mha select')]
     .filter(list => list.checkVisibility()).flatMap(list => {
@@ -132,13 +92,118 @@ TOO_LONG = """() => [...document.querySelectorAll('.mha select')]
 })"""
 
 
+def state(opened) -> str:
+    return opened.root_element.evaluate(STATE)
+
+
+class Walk:
+    """What is seen of a lesson: at first, in every state to try, and after a reset."""
+
+    def __init__(self, opened) -> None:
+        root, buttons = opened.root_element, tries(opened).all()
+        self.coming = root.evaluate(OF_TWENTY_FRAMES)
+        self.question, self.lead = map(opened.text, (".mha-question", ".mha-lead"))
+        self.row = row_of_tries(opened)
+        self.heights, self.states = [root.evaluate(HEIGHT)], [state(opened)]
+        for button in buttons:
+            button.click()
+            self.heights.append(root.evaluate(HEIGHT))
+            self.states.append(state(opened))
+        buttons[0].click()
+        self.heights.append(root.evaluate(HEIGHT))
+        opened.button("reset").click()
+        self.reset = state(opened)
+        unfold_all(opened)
+        self.too_long = opened.page.evaluate(TOO_LONG)
+
+
+WALKS = {}  # of each lesson on each screen: what several tests ask about is done once
+
+
+@pytest.fixture
+def walk(live):
+    def walk_once(name: str, screen: str) -> Walk:
+        if (name, screen) not in WALKS:
+            opened = live(LESSONS[name](), viewport=MOST[screen][0])
+            WALKS[name, screen] = Walk(opened)
+        return WALKS[name, screen]
+
+    return walk_once
+
+
+def row_of_tries(opened) -> tuple[str, list[bool]]:
+    """What it is called, and which of its parts are seen."""
+    caption = opened.root_element.locator(".mha-tries .mha-caption")
+    return caption.inner_text(), [x.is_visible() for x in tries(opened).all()]
+
+
+def unfold_all(opened) -> None:
+    opened.page.evaluate(
+        "document.querySelectorAll('.mha-more').forEach(x => (x.open = true))"
+    )
+
+
+@pytest.mark.parametrize("name", LESSONS)
+def test_its_title_is_a_question_and_one_sentence_says_how(walk, name):
+    seen = walk(name, "desk")
+    assert re.fullmatch(r"[A-Z].+\?", seen.question)
+    assert 20 < len(seen.lead) < 110 and seen.lead.endswith((".", "?"))
+
+
+@pytest.mark.parametrize("name", LESSONS)
+def test_its_still_has_the_question_for_a_caption(name):
+    widget = LESSONS[name]()
+    text = (HERE / f"{type(widget).__module__.rpartition('.')[2]}.js").read_text()
+    question = re.search(r'question: "(.+)"', text)[1]
+    assert widget.caption().startswith(question)
+    assert widget.summary() in widget.caption()
+
+
 @pytest.mark.parametrize("screen", MOST)
-@pytest.mark.parametrize("name", [*LESSONS, "break it"])
-def test_what_is_chosen_is_read_whole(live, name, screen):
-    opened = live(any_widget(name), viewport=MOST[screen][0], folded=False)
-    if name == "break it":
-        opened.button("show me").click()
+@pytest.mark.parametrize("name", LESSONS)
+def test_it_fits_one_screen_in_every_state_to_try(walk, name, screen):
+    heights = walk(name, screen).heights
+    assert len(heights) > 3
+    assert max(heights) <= MOST[screen][1], heights
+
+
+@pytest.mark.parametrize("screen", MOST)
+@pytest.mark.parametrize("name", LESSONS)
+def test_what_stands_below_a_widget_never_jumps_up(walk, name, screen):
+    heights = [round(x) for x in walk(name, screen).heights]
+    assert heights == sorted(heights)
+
+
+@pytest.mark.parametrize("name", LESSONS)
+def test_nothing_moves_when_a_widget_has_come(walk, name):
+    """What is seen in its first frame is as high as what is seen later."""
+    assert len(set(walk(name, "desk").coming)) == 1
+
+
+@pytest.mark.parametrize("name", LESSONS)
+def test_a_phone_says_what_the_buttons_are_for(walk, name):
+    caption, seen = walk(name, "phone").row
+    assert caption == "Try this:" and len(seen) > 1 and all(seen)
+
+
+def any_widget(name: str):
+    return BreakIt(sealed=True) if name == "break it" else LESSONS[name]()
+
+
+@pytest.mark.parametrize("screen", MOST)
+@pytest.mark.parametrize("name", LESSONS)
+def test_what_is_chosen_is_read_whole(walk, name, screen):
+    assert walk(name, screen).too_long == []
+
+
+@pytest.mark.parametrize("screen", MOST)
+def test_the_machine_is_read_whole_and_says_what_its_buttons_are_for(live, screen):
+    opened = live(BreakIt(sealed=True), viewport=MOST[screen][0], folded=False)
+    opened.button("show me").click()
     assert opened.page.evaluate(TOO_LONG) == []
+    if screen == "phone":
+        caption, seen = row_of_tries(live(BreakIt(), viewport=PHONE))
+        assert caption == "Puzzles:" and len(seen) > 1 and all(seen)
 
 
 @pytest.mark.parametrize("name", [*LESSONS, "break it"])
@@ -155,17 +220,12 @@ def test_the_focus_is_never_lost(live, name):
             assert opened.page.evaluate(focus), label
 
 
+@pytest.mark.parametrize("screen", MOST)
 @pytest.mark.parametrize("name", LESSONS)
-def test_buttons_set_states_and_reset_brings_the_lesson_back(live, name):
-    opened = live(LESSONS[name]())
-    first = state(opened)
-    seen = [first]
-    for i in range(tries(opened).count()):
-        tries(opened).nth(i).click()
-        seen.append(state(opened))
-    assert len(set(seen)) > 2
-    opened.button("reset").click()
-    assert state(opened) == first
+def test_buttons_set_states_and_reset_brings_the_lesson_back(walk, name, screen):
+    states = walk(name, screen).states
+    assert len(set(states)) > 2
+    assert walk(name, screen).reset == states[0]
 
 
 @pytest.mark.parametrize("name", LESSONS)
@@ -173,13 +233,9 @@ def test_a_link_opens_what_was_sent_from_a_file_too(live, name):
     opened = live(LESSONS[name]())
     assert opened.page.url.startswith("file://")
     first = state(opened)
-    shown = [first]
-    for i in range(tries(opened).count()):  # the last that differs from the lesson
-        tries(opened).nth(i).click()
-        if state(opened) != first:
-            shown.append(state(opened))
+    tries(opened).last.click()
     if state(opened) == first:
-        tries(opened).nth(0).click()
+        tries(opened).first.click()
     sent = state(opened)
     opened.button("copy link").click()
     address = opened.page.url
@@ -192,33 +248,22 @@ def test_a_link_opens_what_was_sent_from_a_file_too(live, name):
 
 
 @pytest.mark.parametrize("name", LESSONS)
-def test_what_is_said_of_a_link_goes_with_its_state(live, name):
-    opened = live(LESSONS[name]())
-    first = state(opened)
-    opened.button("copy link").click()
-    said = opened.root_element.locator(".mha-top + .mha-lead + output")
-    assert "this state" in said.inner_text()
-    for i in range(tries(opened).count()):
-        tries(opened).nth(i).click()
-        if state(opened) != first:
-            break
-    assert said.inner_text() == ""
-
-
-@pytest.mark.parametrize("name", LESSONS)
-def test_a_link_that_is_copied_moves_nothing(live, name):
+def test_a_link_that_is_copied_moves_nothing_and_goes_with_its_state(live, name):
     opened = live(LESSONS[name]())
     opened.page.evaluate("navigator.clipboard.writeText = async () => {}")
     before = opened.root_element.bounding_box()
     opened.button("copy link").click()
     opened.button("copied ✓").wait_for()
+    copied = state(opened)
     assert opened.root_element.bounding_box() == before
-    first = state(opened)
-    for i in range(tries(opened).count()):
-        tries(opened).nth(i).click()
-        if state(opened) != first:
+    said = opened.root_element.locator(".mha-top + .mha-lead + output")
+    assert "this state" in said.inner_text()
+    for button in tries(opened).all():
+        button.click()
+        if state(opened) != copied:
             break
     opened.button("copy link").wait_for()
+    assert said.inner_text() == ""
 
 
 @pytest.mark.parametrize("name", EDITED)
@@ -256,35 +301,6 @@ def test_a_finger_scrolls_and_paints_when_told_to(live):
     assert "pan-y" in canvas.evaluate(touch)
     opened.button("Paint with a finger").tap()
     assert "pan-y" not in canvas.evaluate(touch)
-
-
-@pytest.mark.parametrize("name", LESSONS)
-def test_nothing_moves_when_a_widget_has_come(live, name):
-    """What is seen in its first frame is as high as what is seen later."""
-    opened = live(LESSONS[name]())
-    heights = opened.root_element.evaluate(
-        """root => new Promise(done => {
-            const seen = [];
-            const look = () => {
-                seen.push(root.getBoundingClientRect().height);
-                seen.length < 20 ? requestAnimationFrame(look) : done(seen);
-            };
-            look();
-        })"""
-    )
-    assert len(set(heights)) == 1
-
-
-@pytest.mark.parametrize("screen", MOST)
-@pytest.mark.parametrize("name", LESSONS)
-def test_what_stands_below_a_widget_never_jumps_up(live, name, screen):
-    opened = live(LESSONS[name](), viewport=MOST[screen][0])
-    heights = [opened.root_element.evaluate("x => x.offsetHeight")]
-    for i in [*range(tries(opened).count()), 0]:
-        tries(opened).nth(i).click()
-        opened.settle()
-        heights.append(opened.root_element.evaluate("x => x.offsetHeight"))
-    assert heights == sorted(heights)
 
 
 @pytest.mark.parametrize(("touch", "least"), [(False, 24), (True, 44)])
