@@ -152,6 +152,7 @@ export const WRONG = {
 
   "kv-from-query": inputs(0, 0, 0),
   "k-from-query": inputs(0, 0, 2),
+  "k-from-value": inputs(0, 2, 2),
   "q-from-key": inputs(1, 1, 2),
   "v-from-key": inputs(0, 1, 1),
   "v-from-query": inputs(0, 1, 0),

@@ -32,6 +32,14 @@ MISTAKES = (
         tasks=TORCH_LAYERS,
     ),
     Mistake(
+        "k-from-value",
+        "The key has no effect on the output",
+        "k is computed from the value input",
+        _CROSS,
+        stages={"inputs": _takes("query", "value", "value")},
+        tasks=TORCH_LAYERS,
+    ),
+    Mistake(
         "q-from-key",
         "The query has no effect on the output",
         "q is computed from the key input",
