@@ -1,4 +1,4 @@
-"""A strip of the six versions: on their chapters and where they are compared."""
+"""A strip of the six versions, on their chapters and on the ninth."""
 
 from html import escape
 
