@@ -1,4 +1,4 @@
-"""A strip on six chapters: the six versions, and which one is here."""
+"""A strip of the six versions, on their chapters and on the ninth."""
 
 from html import escape
 
@@ -13,6 +13,7 @@ VERSIONS = (
     ("book/07_pytorchs_own", "BuiltinMHA", "torch’s own"),
     ("book/08_tensorflow_style", "SplitConcatMHA", "(H·B, T, D)"),
 )
+COMPARED = "book/09_they_all_agree"  # none of them is the page's own
 
 
 def strip(app: Sphinx, page: str) -> str:
@@ -34,7 +35,7 @@ def strip(app: Sphinx, page: str) -> str:
 def put_strip(
     app: Sphinx, page: str, template: str, context: dict, doctree
 ) -> None:
-    if page in {chapter for chapter, *_ in VERSIONS}:
+    if page in {COMPARED, *(chapter for chapter, *_ in VERSIONS)}:
         head, end, rest = context["body"].partition("</h1>")
         context["body"] = f"{head}{end}\n{strip(app, page)}{rest}"
 

@@ -132,6 +132,10 @@ FOLD = re.compile(
 )
 
 
+USED = "Code that is used below"
+DEFINED = re.compile(r"^(?:def|class) (\w+)", re.MULTILINE)
+
+
 def what_is_folded(cell: nodes.container, used: bool) -> str:
     """Name a fold by what it holds; all would read "code cell source"."""
     code, shown = cell.children[0].astext(), cell.children[1:]
@@ -146,7 +150,8 @@ def what_is_folded(cell: nodes.container, used: bool) -> str:
     if code.startswith("# The data"):
         return "The data"
     if "assert" not in code:
-        return "Code that is used below"
+        names = ", ".join(DEFINED.findall(code))
+        return f"Code that is used below: {names}" if names else USED
     if used:
         return "Code that is used below, and assertions"
     return "The assertions behind the text"

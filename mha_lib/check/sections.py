@@ -63,7 +63,6 @@ TITLES = {  # page: anchor: heading
         "one-lost-character": "One lost character",
         "the-way-there-the-way-back": "The way there, the way back",
         "tile-or-repeat-the-order-of-the-mask": "Tile or repeat: the order of the mask",
-        "what-no-lost-character-explains": "What no lost character explains",
     },
     "09_they_all_agree": {
         "nothing-complains": "Nothing complains",
@@ -74,6 +73,9 @@ TITLES = {  # page: anchor: heading
     },
     "deeper/04_what_dropout_drops": {
         "which-number-does-dropout-drop": "Which number does dropout drop?",
+    },
+    "deeper/08_what_the_post_says": {
+        "in-its-code": "In its code",
     },
 }
 

@@ -91,7 +91,7 @@ SHADE = """selector => {
     ("page", "selector"),
     [
         ("book/05_masks", ".highlight pre"),
-        ("book/06_einsum_sequence_first", "table"),
+        ("book/deeper/07_what_the_constructor_makes", "table"),
         ("book/deeper/10_softmax_in_pieces", 'mjx-container[display="true"]'),
     ],
 )

@@ -254,15 +254,17 @@ def test_a_page_can_be_edited_and_reported(name):
     assert any("/issues/new" in link for link in links)
 
 
-def test_six_chapters_show_all_versions_and_where_the_reader_is(page):
+def test_chapters_show_all_versions_and_where_the_reader_is(page):
     path, html = page
     links = html.select(".six-versions a")
     chapter = path.parent == book.HTML / "book"
-    if not chapter or path.stem[:2] not in ("02", "03", "04", "06", "07", "08"):
+    number = path.stem[:2]
+    if not chapter or number not in ("02", "03", "04", "06", "07", "08", "09"):
         assert not links
         return
     here = [x for x in links if "aria-current" in x.attrs]
-    assert len(here) == 1 and "href" not in here[0].attrs
+    assert len(here) == (0 if number == "09" else 1)  # 9 compares them
+    assert not any("href" in x.attrs for x in here)
     assert [x.b.get_text() for x in links] == [kind.__name__ for kind in STYLES]
     assert all((path.parent / x["href"]).exists() for x in links if x not in here)
 

@@ -3,6 +3,7 @@
 from mha_lib.check.catalogue.mistake import Mistake
 
 _DROPS = "deeper/04_what_dropout_drops#which-number-does-dropout-drop"
+_POST = "deeper/08_what_the_post_says#in-its-code"
 
 
 MISTAKES = (
@@ -59,20 +60,20 @@ MISTAKES = (
         "wrong-output-dtype",
         "The output has another dtype than the input",
         "a constant or a cast of a fixed dtype decides the dtype of the output",
-        "07_pytorchs_own#what-goes-wrong",
+        _POST,
     ),
     Mistake(
         "constant-dtype",
         "In half precision the code fails or changes the dtype",
         "a tensor made with a fixed dtype meets the inputs",
-        "07_pytorchs_own#what-goes-wrong",
+        _POST,
         "pytorch/pytorch#41508",
     ),
     Mistake(
         "constant-device",
         "On another device the code fails",
         "a tensor is made without device=x.device",
-        "08_tensorflow_style#what-no-lost-character-explains",
+        _POST,
     ),
     Mistake(
         "fill-overflows-half",
