@@ -371,7 +371,7 @@ def _beside_the_numbers(
             extra.append("weights-returned-wrong")
         if averaged:
             found.policy["weights"] = Fact("averaged")
-        policy = found.policy.get("empty rows", "")
+        policy = "" if found.mistakes else found.policy.get("empty rows", "")
         beside = training.empty_rows(seen, policy, cases) if policy else ""
         if any(seen.maps) and not seen.no_pair:
             fault = training.weights_fault(seen, wrong, averaged)
