@@ -11,7 +11,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from mha_lib.check.beside import RAN_WITH, REORDERED
+from mha_lib.check.beside import RAN_WITH, REORDERED, RETURNED
 from mha_lib.check.catalogue import MASKS, WEIGHTED
 from mha_lib.check.reference import Problem, compute, posed
 from mha_lib.check.search import matches
@@ -157,6 +157,12 @@ def faults(seen: Seen, loading: Loading, right: bool) -> Faults:
         found["leading_axes"] = found["leading_axes"] or found["three_axes"]
     if seen.task not in MASKS:
         found |= _gradients(seen, loading, right)
+    if seen.no_pair:
+        pair = seen.task in WEIGHTED
+        fact = Fact(RETURNED, {"got": seen.no_pair, "pair": pair})
+        found |= dict.fromkeys(
+            ("output_shape", "weights") if pair else ("output_shape",), fact
+        )
     if seen.task in WEIGHTED:
         found |= _asked_for(seen)
     elif any(seen.maps):

@@ -185,7 +185,7 @@ def conclude(
     adapted = adaptations(seen)
     lacks = faults(seen, loading, found.verdict == "right")
     dropout = _beside_the_numbers(
-        found, seen, explanations, cases, loading, given_away, lacks
+        found, seen, explanations, cases, loading, given_away, lacks, requires
     )
     broken = {masked: facts.keys() & asked for masked, facts in adapted.items()}
     found.properties = properties_of(seen, cases, lacks, broken, dropout)
@@ -228,9 +228,17 @@ def _judge(
             str(failed_at(fact)) in str(text)
             for text in (found.error, *map(failed_at, said))
         )
-        if shows and not told and (name in lacks or name in requires):
+        if (
+            shows
+            and not told
+            and fact not in said
+            and (name in lacks or name in requires)
+        ):
             said.append(fact)
     found.unmet = said
+    rows = found.policy.get("empty rows")
+    if isinstance(rows, Fact) and {"weights", "zeros_for_empty_rows"} & lost:
+        del found.policy["empty rows"]  # it is told as a fault
     if "biases" in requires:
         found.policy.pop("biases", None)  # it is a fault then
     holds["right"] = found.verdict == "right"
@@ -337,6 +345,7 @@ def _beside_the_numbers(
     loading: Loading,
     given_away: list[str],
     lacks: Faults,
+    requires: set[str],
 ) -> bool | None:
     """Mistakes and policies that no stage of the reference shows.
 
@@ -362,14 +371,30 @@ def _beside_the_numbers(
             extra.append("weights-returned-wrong")
         if averaged:
             found.policy["weights"] = Fact("averaged")
-        if any(seen.maps):
-            lacks["weights"] = training.weights_fault(seen, wrong, averaged)
+        policy = "" if found.mistakes else found.policy.get("empty rows", "")
+        beside = training.empty_rows(seen, policy, cases) if policy else ""
+        if any(seen.maps) and not seen.no_pair:
+            fault = training.weights_fault(seen, wrong, averaged)
+            if beside == "NaN" and not fault:
+                fault = Fact("weights", {"empty": True})
+            lacks["weights"] = fault
+        if beside:
+            values = {"output": policy, "weights": beside}
+            found.policy["empty rows"] = Fact("empty-rows", values)
         if seen.task in WEIGHTED and not names(explained.route):
             zeros = "zeros" in explained.policies
-            fact = None if zeros else Fact("zeros_for_empty_rows")
+            values = {"beside": beside} if zeros and beside else {}
+            fact = (
+                None if zeros and not beside else Fact("zeros_for_empty_rows", values)
+            )
             lacks["zeros_for_empty_rows"] = fact
         if not names(explained.route):
             wrong, known = training.dropout(seen, loading)
+            if "dropout" not in requires and lacks.get("no_dropout", True) is None:
+                # As it was made nothing drops; what p is for, nobody asked.
+                wrong, known = (
+                    ([], None) if wrong == ["dropout-on-output"] else (wrong, known)
+                )
             extra += wrong
             found.evidence += [Fact("other-dropout")] if known is False else []
             dropout = known and not wrong

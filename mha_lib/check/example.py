@@ -206,6 +206,10 @@ def _shown(seen: Seen, case: Case) -> list[Fact]:
         [h for h in range(p.H) if matches(theirs[:, g].float(), ours[:, h])]
         for g in range(p.H)
     ]
+    right = [h for h in range(p.H) if h in order[h]]
+    if right and len(right) < p.H:
+        wrong = [h for h in range(p.H) if h not in right]
+        facts.append(Fact("heads-right", {"right": right, "wrong": wrong}))
     if all(order) and [o[0] for o in order] != list(range(p.H)):
         facts.append(Fact("heads-in-order", {"order": [o[0] for o in order]}))
     if theirs.min() > 0:

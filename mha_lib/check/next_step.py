@@ -19,6 +19,10 @@ STEPS = {  # of the other tasks
     "padding_mask": "next-table",
     "combine_masks": "next-table",
 }
+OF_ONE = {  # of attention, which has neither projections nor heads of its own
+    "next-after": "next-values",
+    "next-stages": "next-one",
+}
 
 
 def where(found: Diagnosis) -> list[Fact]:
@@ -54,4 +58,6 @@ def next_step(found: Diagnosis) -> list[Fact]:
         code = "next-after"
     else:
         code = "next-before" if codes & BEFORE else "next-stages"
+    if found.task == "attention":
+        code = OF_ONE.get(code, code)
     return [Fact(code)]

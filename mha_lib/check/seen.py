@@ -10,6 +10,7 @@ from mha_lib.check.beside import (
     MAKES_LAYERS,
     NO_MASK,
     REMEMBERS,
+    RETURNED,
     UNFINISHED,
 )
 from mha_lib.check.catalogue import MASKS
@@ -54,6 +55,7 @@ class Seen:
         self.notes = [n for _, o in compared for n in o.get("notes", ())]
         others = [n for _, o in pairs for n in o.get("notes", ())]
         self.chosen_dropout = any(n.get("code") == CHOSEN_DROPOUT for n in others)
+        self.no_pair = next((n["got"] for n in others if n.get("code") == RETURNED), "")
         self.remembers = any(n.get("code") == REMEMBERS for n in self.notes)
         self.varies = any(o.get("repeat_differs") for o in answered) or self.remembers
         self.makes_layers = any(n.get("code") == MAKES_LAYERS for n in self.notes)

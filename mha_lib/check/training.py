@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from mha_lib.check.catalogue import GIVEN
+from mha_lib.check.catalogue import GIVEN, WEIGHTED
 from mha_lib.check.reference import Problem, compute, posed
 from mha_lib.check.search import Case, Explanation, matches, names
 from mha_lib.check.seen import Loading, Seen
@@ -11,6 +11,7 @@ from mha_lib.check.words import Fact
 
 __all__ = [
     "dropout",
+    "empty_rows",
     "is_no_consequence",
     "returned_after_dropout",
     "returned_weights",
@@ -39,6 +40,29 @@ def returned_weights(
         if not matches(theirs, expected, 2.0 * peaks):
             return True, averaged
     return False, averaged
+
+
+def empty_rows(seen: Seen, policy: str, cases: list[Case]) -> str:
+    """What stands in returned rows without a key that the output is not made of.
+
+    Returns:
+        In words, "NaN" or "other numbers"; "" where output and weights agree.
+    """
+    if seen.task not in WEIGHTED or policy == "other":
+        return ""
+    for case in cases:
+        free = compute(case.problem)
+        if not free or case.weights is None:
+            continue
+        empty = free["weights"].isnan().any(-1)
+        wanted, theirs = compute(case.problem, (), policy)["weights"], case.weights
+        if not empty.any() or theirs.shape != wanted.shape:
+            continue
+        rows, ours = theirs.to(seen.dtype)[empty], wanted[empty]
+        if not matches(rows, ours, 2.0):
+            odd = rows.isnan().any() and not ours.isnan().any()
+            return "NaN" if odd else "other numbers"
+    return ""
 
 
 def is_no_consequence(seen: Seen, explained: Explanation, cases: list[Case]) -> bool:

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from mha_lib.check.beside import RAN_WITH, located
+from mha_lib.check.beside import RAN_WITH, RETURNED, located
 from mha_lib.check.letters import legend, shape
 
 __all__ = ["CONFIDENCE", "WORDS", "Fact", "in_words"]
@@ -84,8 +84,23 @@ def _unkept(where: str, hint: str = "") -> Callable[..., str]:
     return words
 
 
-def _weights(some: bool = False, averaged: bool | None = None) -> str:
+def _no_pair(got: str, pair: bool) -> str:
+    """What came back where a tensor is due, or two."""
+    taken = "`output, weights = …`" if pair else "`output = …`"
+    due = "(output, weights) or, if the weights are not asked for, the output alone"
+    due = due if pair else "one tensor"
+    return f"As the task calls it, {taken} fails: {got} comes back. Return {due}."
+
+
+def _weights(
+    some: bool = False, averaged: bool | None = None, empty: bool = False
+) -> str:
     """What is amiss with the returned weights."""
+    if empty:
+        return (
+            "Where a query sees no key, the output holds numbers and the weights that "
+            "come back hold NaN: return the weights that the output is made of."
+        )
     if averaged is None:
         asked = "The weights have to be returned too, after the output"
         return asked + (
@@ -104,6 +119,12 @@ def _lost(names: list[str], where: list[str]) -> str:
         f"No gradient reaches {who}{places}: {used} used? If so, a detach, .data, a "
         f"no_grad or NumPy cuts {them} off."
     )
+
+
+def _heads(which: list[int]) -> str:
+    """Heads with their verb."""
+    said = f"Head{'s' * (len(which) > 1)} {', '.join(map(str, which))}"
+    return f"{said} {'are' if len(which) > 1 else 'is'}"
 
 
 def _reproduced(count: int, all: int, mistakes: int = 1, ways: int = 1) -> str:
@@ -159,6 +180,12 @@ def _factor(factor: float, scale: float, letters: str = "") -> str:
     return f"{said}: they are divided by {by}, where √D = {scale:.3g} is due."
 
 
+MADE_OF = {  # where no key is seen
+    "nan": "NaN",
+    "zeros": "zeros",
+    "uniform": "equal weights",
+    "unmasked": "the weights of all keys",
+}
 WORDS: dict[str, str | Callable[..., str]] = {
     # two calls
     "it-remembers": "The same call, with the same seed too, goes another way the "
@@ -207,6 +234,7 @@ WORDS: dict[str, str | Callable[..., str]] = {
     "other-dropout": "In training the output is like no dropout we know.",
     # what the task asks for and the submission does not do
     RAN_WITH: _way,
+    RETURNED: _no_pair,
     "leading_axes": _unkept(
         "with other leading axes: (T, D), (B, T, D), (A, B, H, T, D)"
     ),
@@ -246,7 +274,12 @@ WORDS: dict[str, str | Callable[..., str]] = {
     "one-tensor": "One tensor has to be returned, and more than one is.",
     "weights_gradients": "No gradient flows through the returned weights: a detach, "
     ".data, a no_grad or a rounding?",
-    "zeros_for_empty_rows": "A query that sees no key has to get zeros, and does not.",
+    "zeros_for_empty_rows": lambda beside="": (
+        f"A query that sees no key has to get zeros: the output does, and {beside} "
+        "stand in its row of the weights that come back."
+        if beside
+        else "A query that sees no key has to get zeros, and does not."
+    ),
     "biases": lambda names: f"Your layer lacks biases: {', '.join(names)}.",
     "call_by_place": "It has to take its arguments by place, in the order of the task; "
     "yours has {order}.",
@@ -254,6 +287,10 @@ WORDS: dict[str, str | Callable[..., str]] = {
     # choices that are no mistakes
     "no-biases": lambda names: f"your layer has no {', '.join(names)}; they count as 0",
     "averaged": "averaged over the heads",
+    "empty-rows": lambda output, weights: (
+        "the output of a query that sees no key is made of "
+        f"{MADE_OF[output]}; in its row of the weights that come back stand {weights}"
+    ),
     # the map that a probe reveals
     "map-sums": "With one-hot values the output shows the map: its rows sum to "
     "{low:.2f} … {high:.2f}.",
@@ -261,13 +298,17 @@ WORDS: dict[str, str | Callable[..., str]] = {
     "no-mix": "With one-hot values a mix of them has to come back, and does not: look "
     "at how the values are projected and cut, and at what follows the weights.",
     "not-times-values": "The output is not the weights that you return times the "
-    "values: look at what follows the weights.",
-    "weights-right": "The weights that you return are right: look at what follows "
-    "them.",
+    "values: look at the values, and at what follows the weights.",
+    "weights-right": "The weights that you return are right: look at the values, and "
+    "at what follows the weights.",
     "weights-first": "The output is the weights that you return times the values, and "
     "these weights are wrong: look at what comes before them.",
     "numbers-moved": "Every number of the input comes back, some of them at another "
     "place.",
+    "heads-right": lambda right, wrong: (
+        f"{_heads(right)} right, {_heads(wrong).lower()} not: which queries, keys and "
+        "values does each head get?"
+    ),
     "heads-in-order": lambda order: (
         f"Its heads are those of the reference in the order "
         f"{', '.join(map(str, order))}."
@@ -325,11 +366,17 @@ WORDS |= {
     "next-after": "Next: print weights @ v for one sequence with E = 4 and two heads, "
     "and after it each step up to what you return: how are the heads joined, and what "
     "is done to them?",
+    "next-values": "Next: with T = 2 and S = 3, let v hold 1, 2, 3 in its one column. "
+    "Print the v that you multiply, weights @ v and what you return: is v still what "
+    "came in, and is the product what you return?",
     "next-before": "Next: with D = 4 and short vectors of 0 and 1, compute one score "
     "by hand, q · k divided by 2, and one row of the softmax. Print yours beside them.",
     "next-stages": "Next: with B = 1, T = 2, S = 3 and two heads, print each step: the "
     "projections, the heads, the scores, the weights, the context, the output. Compare "
     "them with a loop over the heads; the first that differs holds the mistake.",
+    "next-one": "Next: with T = 2, S = 3 and D = 4, print each step: the scores, the "
+    "weights, the output. Compute one row of each by hand; the first that differs "
+    "holds the mistake.",
 }
 CONFIDENCE = {
     "right": "every probe agrees with the reference",

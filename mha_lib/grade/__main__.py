@@ -163,7 +163,11 @@ def grade(options: argparse.Namespace) -> None:
     )
 
     def shown(items: Iterable, total: int) -> Iterable:
-        return tqdm(items, total=total, unit=" submissions", disable=total == 0)
+        form = {"total": total, "unit": " submissions", "disable": total == 0}
+        bar = tqdm(items, desc="starting, torch is loaded", **form)
+        for item in bar:
+            bar.set_description_str("", refresh=False)
+            yield item
 
     counts = run(shown)
     outputs = f"{run.output} and {run.place / 'summary.html'}"

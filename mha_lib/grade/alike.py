@@ -1,11 +1,12 @@
 """Submissions that are alike: a hint to look at both, and never a verdict.
 
 Code is compared as tokens, so that comments, blanks and names of variables do not
-count. Runs of tokens that stand in the template do not count either, nor those that
-many share: there are few ways to write a mask. This is the idea of MOSS (Schleimer,
-Wilkerson and Aiken, 2003) without its sampling, which a class does not need. copydetect
-does the same on characters and files; it knows no limit for what many share, which
-decides in tasks of five lines, and nothing of cells.
+count, nor lines that give a number to a name which is not used. Runs of tokens that
+stand in the template do not count either, nor those that most of the class share: there
+are few ways to write a mask. This is the idea of MOSS (Schleimer, Wilkerson and Aiken,
+2003) without its sampling, which a class does not need. copydetect does the same on
+characters and files; it knows no limit for what many share, which decides in tasks of
+five lines, and nothing of cells.
 """
 
 import io
@@ -13,7 +14,7 @@ import json
 import keyword
 import tokenize
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import combinations
@@ -24,7 +25,7 @@ __all__ = ["Alike", "Pair", "code"]
 
 RUN = 12  # tokens that are compared together
 LEAST = 40  # tokens of one's own; below, honest work is the same
-MANY = 10  # who share a run: it is common, and does not count
+MANY = 20  # who share a run, and more than half of the class: it is common
 SHARE = 0.8  # of the runs of the smaller one, from which on two are listed
 LONGEST = 200_000  # characters of code that are looked at
 SKIPPED = {
@@ -85,8 +86,9 @@ class Alike:
                 in common, they may be alike.
         """
         shared = Counter(run for own in self.owned.values() for run in own.runs)
+        many = max(MANY, len(self.owned) / 2)  # a ring of copiers is no class
         rare = {
-            name: {run for run in own.runs if shared[run] <= MANY}
+            name: {run for run in own.runs if shared[run] <= many}
             for name, own in self.owned.items()
         }
         found, theirs = [], groups or {}
@@ -176,17 +178,34 @@ def _tokens(text: str) -> tuple[list[str], list[str]]:
     """
     lines = (line for line in text.splitlines(True) if line.lstrip()[:1] not in "%!")
     exact, renamed = [], []
-    tokens = tokenize.generate_tokens(io.StringIO("".join(lines)).readline)
+    for token in _that_count(io.StringIO("".join(lines))):
+        attribute = exact[-1:] == ["."]
+        exact.append(token.string)
+        renamed.append(_renamed(token, attribute))
+    return exact, renamed
+
+
+def _that_count(text: io.StringIO) -> Iterator[tokenize.TokenInfo]:
+    """Without lines such as ``n = 0``, where n stands in no others."""
+    lines: list[list[tokenize.TokenInfo]] = [[]]
     try:
-        for token in tokens:
-            if token.type in SKIPPED or not token.string.strip():
-                continue
-            attribute = exact[-1:] == ["."]
-            exact.append(token.string)
-            renamed.append(_renamed(token, attribute))
+        for token in tokenize.generate_tokens(text.readline):
+            if token.type == tokenize.NEWLINE:
+                lines.append([])
+            elif token.type not in SKIPPED and token.string.strip():
+                lines[-1].append(token)
     except (tokenize.TokenError, SyntaxError):
         pass
-    return exact, renamed
+    fillers = [_may_be_filler(line) for line in lines]
+    used = {x.string for line, may in zip(lines, fillers) if not may for x in line}
+    for line, may in zip(lines, fillers):
+        if not may or line[0].string in used:
+            yield from line
+
+
+def _may_be_filler(line: list[tokenize.TokenInfo]) -> bool:
+    kinds = [token.type for token in line]
+    return kinds == [tokenize.NAME, tokenize.OP, tokenize.NUMBER]
 
 
 def _renamed(token: tokenize.TokenInfo, attribute: bool) -> str:

@@ -164,7 +164,9 @@ class Course:
         if count := sum(len(mark.open) for mark in found):
             said.append(f"points by hand still open: {count}")
             if len(files) > 1:
-                said[-1] += f" (no mark in {files[1].name} till then)"
+                said[-1] += (
+                    f" (only their cells in {files[1].name} stay empty till then)"
+                )
         if given := [x.student.id for x in found if not x.submission and x.by_question]:
             called = ", ".join(codes.get(id, id) for id in given)
             said.append(f"points by hand without a submission: {called}")

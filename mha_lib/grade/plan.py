@@ -1,7 +1,7 @@
 """The rules of a course for one assignment: a small YAML file, every key optional.
 
 ```yaml
-due: 2026-10-01T23:59+02:00   # with the zone
+due: 2026-10-01T23:59+02:00   # with the zone, or its name: 23:59 Europe/Berlin
 late:
   per_day: 10                 # percent of the points reached, for each day begun
   most: 5                     # days; after that there are no points
@@ -17,10 +17,12 @@ column: Assignment 2 (1234)   # of Canvas' gradebook, if it is not the title
 ```
 """
 
+import re
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from math import ceil, isfinite
 from pathlib import Path
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from mha_lib.grade import lines
 from mha_lib.grade.assignments import Assignment
@@ -30,6 +32,8 @@ from mha_lib.grade.roster import Roster, Student, moment
 
 __all__ = ["ATTEMPTS", "COLUMNS", "Plan", "read"]
 
+ZONE = re.compile(r"\s+([A-Za-z_]+/[\w/+-]+)$")  # the name of one
+MINUTE = re.compile(r"[T ]\d\d:?\d\d(?![:\d])")  # a time without its seconds
 ATTEMPTS = ("best", "last")
 COLUMNS = (  # of the marks, beside those of the roster and one for each question
     *("student", "status", "days late", "submission", "points", "out_of", "by hand"),
@@ -42,7 +46,7 @@ class Plan:
     """The rules; without a file, nothing is late and the best attempt counts.
 
     Attributes:
-        due: when work is due.
+        due: when work is due; in a zone with a name, days are those of its clocks.
         per_day: percent of the points reached that a day begun costs.
         most: days after which there are no points; none: as many as there are.
         grace: what is not late yet.
@@ -79,7 +83,8 @@ class Plan:
         owner = student if student in handed.students else handed.students[0]
         submitted = handed.submitted or owner.submitted
         if self.due is not None and submitted is not None:
-            late = submitted - self.due
+            # Of one zone Python takes the difference as the clocks there show it.
+            late = submitted.astimezone(self.due.tzinfo) - self.due
         elif owner.late is not None:
             late = owner.late
         else:
@@ -144,10 +149,20 @@ def _student(node: Node, name: str, roster: Roster | None) -> str:
 
 
 def _due(node: Node, *_: object) -> dict:
+    """When work is due: a minute lasts to its end, unless the seconds are given."""
+    text = node.text()
+    named = ZONE.search(text)
     try:
-        return {"due": moment(node.text())}
+        found = moment(f"{text[: named.start()]}+00:00" if named else text)
+        if named:
+            found = found.replace(tzinfo=ZoneInfo(named[1]))
+    except (ZoneInfoNotFoundError, OSError):
+        known = "it must be one such as Europe/Berlin (on Windows: pip install tzdata)"
+        raise node.fail(f"there is no zone {named[1]!r} here; {known}") from None
     except ValueError as error:
         raise node.fail(str(error)) from None
+    whole = MINUTE.search(text)
+    return {"due": found + timedelta(seconds=59) if whole else found}
 
 
 def _late(node: Node, *_: object) -> dict:

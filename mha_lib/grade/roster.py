@@ -194,6 +194,7 @@ def read(path: Path) -> Roster:
             f"{path}, line 1: a column id or email is required; got {came}"
         )
     students: dict[str, Student] = {}
+    written: dict[str, Student] = {}  # small letters, and one Unicode form for all
     for row in rows:
         if form == "canvas" and _of_canvas_itself(row):
             continue
@@ -202,9 +203,13 @@ def read(path: Path) -> Roster:
         student = _student(row, meaning, form)
         if not student.id:
             raise row.fail("the id is missing")
-        if student.id in students:
-            other = students[student.id].row.where
-            raise row.fail(f"{student.id!r} was there before, in {other}")
+        spelt = unicodedata.normalize("NFKC", student.id).casefold()
+        other = written.setdefault(spelt, student)
+        if other is not student:
+            how = "" if other.id == student.id else f" as {other.id!r}"
+            raise row.fail(
+                f"{student.id!r} was there before{how}, in {other.row.where}"
+            )
         students[student.id] = student
     if not students:
         raise ValueError(f"{path}: there is nobody in it")

@@ -1,5 +1,8 @@
 """Submissions that answer right, and do not do what their task asks."""
 
+from collections import namedtuple
+from dataclasses import dataclass
+
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -206,6 +209,64 @@ def half_of_the_gradient(q, k, v, mask=None):
 @lacks("gradients")
 def by_numpy(q, k, v, mask=None):
     return torch.from_numpy((weights_of(q, k, mask) @ v).numpy())
+
+
+# --- attention: what comes back -------------------------------------------------------
+
+
+@dataclass
+class Fields:
+    output: torch.Tensor
+    weights: torch.Tensor
+
+
+Turned = namedtuple("Turned", "weights output")
+FORMS = {  # what `output, weights = …` makes of it: two keys, an error, the wrong order
+    "a dict with the keys loss, hidden_states": lambda out, w: {
+        "loss": w,
+        "hidden_states": out,
+    },
+    "a dict with the keys x, probs, cache": lambda out, w: {
+        "x": out,
+        "probs": w,
+        "cache": None,
+    },
+    "one object of the class Fields": Fields,
+    "a tuple of 3": lambda out, w: (out, w, None),
+    "a list of 3": lambda out, w: [out, w, w],
+    "a tuple of 1": lambda out, w: (out,),
+    "a named tuple in which the output comes second": lambda out, w: Turned(w, out),
+}
+
+
+def returning(form):
+    def attention(q, k, v, mask=None):
+        w = weights_of(q, k, mask)
+        return form(w @ v, w)
+
+    return attention
+
+
+for form in FORMS.values():
+    for asked in (), ("weights",):
+        lacks("output_shape", "attention", *asked)(returning(form))
+
+
+@lacks("weights", "attention", "weights")
+def weights_of_an_empty_row(q, k, v, mask=None):
+    w = weights_of(q, k, mask)
+    return w.nan_to_num() @ v, w
+
+
+@lacks("zeros_for_empty_rows", "attention", "zeros_for_empty_rows")
+def zeros_in_the_output_alone(q, k, v, mask=None):
+    return weights_of_an_empty_row(q, k, v, mask)
+
+
+@lacks("zeros_for_empty_rows", "attention", "weights", "zeros_for_empty_rows")
+def equal_weights_beside_zeros(q, k, v, mask=None):
+    w = weights_of(q, k, mask)
+    return w.nan_to_num() @ v, w.nan_to_num(1 / w.shape[-1])
 
 
 # --- layers ---------------------------------------------------------------------------

@@ -73,6 +73,33 @@ def test_dropout_holds_where_it_was_judged_and_is_right(submission, holds):
     assert diagnose(submission, "mha").properties.get("dropout") is holds
 
 
+class DropsIfAsked(DropsOnOutput):
+    def __init__(self, embed_dim, num_heads, dropout=0.0):
+        super().__init__(embed_dim, num_heads, dropout)
+
+
+class DropsWhatItMust(DropsOnOutput):
+    def __init__(self, embed_dim, num_heads, dropout):
+        super().__init__(embed_dim, num_heads, dropout)
+
+
+@pytest.mark.parametrize(
+    ("submission", "requires", "names"),
+    [
+        (DropsIfAsked, (), []),  # as it was made it drops nothing
+        (DropsIfAsked, ("dropout",), ["dropout-on-output"]),
+        (DropsOnOutput, (), ["dropout-on-output"]),
+        (DropsWhatItMust, (), ["dropout-on-output"]),
+    ],
+)
+def test_a_dropout_of_the_output_is_a_mistake_where_it_acts(
+    submission, requires, names
+):
+    found = diagnose(submission, "mha", requires=requires)
+    assert found.mistakes == names and (found.verdict == "right") != bool(names)
+    assert found.properties.get("dropout") is (False if names else None)
+
+
 class ReturnsItUnscaled(DropsWeights):
     def returned(self, w, dropped):
         return w * (dropped != 0)

@@ -11,7 +11,16 @@ from mha_lib.check.beside.words import RAN_WITH
 from mha_lib.check.contract import ON_REQUEST
 from mha_lib.check.words import WORDS
 from tests.check.layers import NoScale, Right
-from tests.check.submissions_broken import A2, BROKEN, Returning, weights_of
+from tests.check.submissions_broken import (
+    A2,
+    BROKEN,
+    FORMS,
+    Returning,
+    equal_weights_beside_zeros,
+    returning,
+    weights_of,
+    weights_of_an_empty_row,
+)
 from tests.check.submissions_right import AsModule, functional, sdpa, with_einsum
 
 IDS = [submission.__name__ for submission, *_ in BROKEN]
@@ -34,6 +43,37 @@ def test_what_breaks_the_contract_is_not_right_and_is_told(
     assert "With that mended, the rest is right." in repr(report)
 
 
+@pytest.mark.parametrize("asked", [(), ("weights",)])
+@pytest.mark.parametrize("words", FORMS)
+def test_what_no_two_names_can_take_is_told_in_words(words, asked):
+    report = check(returning(FORMS[words]), "attention", requires=asked)
+    said = f"As the task calls it, `output, weights = …` fails: {words} comes back."
+    assert repr(report).count(said) == 1 and not report
+    assert bool(asked) <= (not report.diagnosis.properties["weights"])
+
+
+def test_a_dict_in_place_of_a_mask_is_told_in_words():
+    def causal_mask(T, S):
+        return {"mask": torch.ones(T, S).tril().bool()}
+
+    said = repr(check(causal_mask))
+    assert "`output = …` fails: a dict with the keys mask comes back" in said
+
+
+EMPTY = "in its row of the weights that come back stand "
+
+
+def test_what_is_said_of_an_empty_row_is_true_of_output_and_weights():
+    said = repr(check(weights_of_an_empty_row, "attention"))
+    assert f"Not a mistake: the output {MADE}zeros; {EMPTY}NaN." in said
+    said = repr(check(equal_weights_beside_zeros, "attention", requires=["weights"]))
+    assert f"Not a mistake: the output {MADE}zeros; {EMPTY}other numbers." in said
+    for asked in ["weights"], ["zeros_for_empty_rows"], ["zeros_for_empty_rows"] * 2:
+        said = repr(check(weights_of_an_empty_row, "attention", requires=asked))
+        assert "NaN" in said and "Not a mistake" not in said
+
+
+MADE = "of a query that sees no key is made of "
 ON_TOP = [(x, task) for x, task, requires, name in BROKEN if name in requires]
 
 

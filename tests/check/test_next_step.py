@@ -7,6 +7,7 @@ import torch
 
 from mha_lib.check import check
 from mha_lib.check.words import WORDS
+from tests.check.layers import Right
 from tests.check.stress.typical import TYPICAL, made
 
 NEXT = {  # what stands before the next step, and how this begins
@@ -20,7 +21,7 @@ NEXT = {  # what stands before the next step, and how this begins
     ),
     "attention: rounded": (
         "It is wrong without a mask and with one.",
-        "print weights @ v for one sequence",
+        "with T = 2 and S = 3, let v hold 1, 2, 3",
     ),
     "attention: always causal": (
         "It is wrong without a mask and with one.",
@@ -44,6 +45,41 @@ def test_a_sentence_says_where_and_another_what_to_do(name):
     assert any(line.startswith(f"  {where}") for line in lines)
     assert lines[-1].startswith(f"  Next: {step}")
     assert not any(line.startswith(("  Holds", "  Fails")) for line in lines)
+
+
+def test_attention_is_not_asked_for_heads_or_projections():
+    def normalised(q, k, v, mask=None):
+        s = q @ k.mT / q.shape[-1] ** 0.5
+        w = (s if mask is None else s.masked_fill(~mask, -1e9)).softmax(-1)
+        return w @ torch.nn.functional.normalize(v, dim=-1), w
+
+    def bent(q, k, v, mask=None):
+        s = torch.tanh(q @ k.mT / q.shape[-1] ** 0.5)
+        return (s if mask is None else s.masked_fill(~mask, -1e9)).softmax(-1) @ v
+
+    said = repr(check(normalised, "attention"))
+    assert "weights that you return are right: look at the values, and" in said
+    for one in normalised, bent:
+        *_, last = repr(check(one, "attention")).splitlines()
+        assert last.startswith("  Next: ")
+        assert not re.search("head|projection|join", last), last
+
+
+def test_heads_that_are_right_are_told():
+    class OfHeadZero(Right):
+        def forward(self, query, key, value, mask=None):
+            q, k, v = (
+                self.heads(f(x))
+                for f, x in ((self.w_q, query), (self.w_k, key), (self.w_v, value))
+            )
+            s = q @ k[:, :1].mT / q.shape[-1] ** 0.5
+            if mask is not None:
+                s = s.masked_fill(~mask[:, None], -1e9)
+            return self.w_o(self.join(s.softmax(-1) @ v[:, :1].expand_as(v)))
+
+    for seed in range(3):
+        said = repr(check(OfHeadZero, "mha", seed=seed))
+        assert re.search(r"  Head 0 is right, heads? 1.* (is|are) not: which", said)
 
 
 def test_a_fact_that_is_a_next_step_needs_no_other():

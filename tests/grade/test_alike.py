@@ -101,18 +101,46 @@ def test_the_template_does_not_count():
 
 
 def test_what_many_have_does_not_count():
-    own = [f"x{n} = [f{n}.a{n}.b{n}(y) for y in range({n})]\n" * 3 for n in range(12)]
-    texts = {f"{n:02}.py": OTHER + SPLIT + own[n] for n in range(12)}
+    own = [f"x{n} = [f{n}.a{n}.b{n}(y) for y in range({n})]\n" * 3 for n in range(60)]
+    texts = {f"{n:02}.py": OTHER + SPLIT + own[n] for n in range(alike.MANY + 1)}
     assert pairs(texts) == {}
     few = dict(list(texts.items())[: alike.MANY])
     assert len(pairs(few)) == alike.MANY * (alike.MANY - 1) // 2
+    rest = {f"{n:02}.py": own[n] * 9 for n in range(alike.MANY + 1, 60)}
+    assert len(pairs(texts | rest)) == (alike.MANY + 1) * alike.MANY // 2, "no class"
+
+
+def test_a_ring_of_copiers_is_listed_pair_by_pair():
+    ring = {
+        f"{n:02}.py": ATTENTION.replace("scale", f"s{n}") + SPLIT
+        + f"y{n} = [{', '.join('1' * (n + 1))}].pop()\n"
+        for n in range(13)
+    }  # fmt: skip
+    assert len(pairs(ring)) == 13 * 12 // 2
+
+
+def test_lines_of_filler_do_not_count():
+    lines = (ATTENTION + SPLIT).splitlines()
+    filled = "\n".join(
+        f"{line}\n{line[: len(line) - len(line.lstrip())]}_n = 0"
+        if line.startswith("    ") and not line.endswith((":", '"""'))
+        else line
+        for line in lines
+    )
+    assert filled.count("_n = 0") == 8
+    found = pairs({"ada.py": ATTENTION + SPLIT, "ben.py": filled})
+    assert found == {("ada.py", "ben.py"): "the same code"}
+    used = [f"n = {n}\nprint(n, 'of these there are so many', n)\n" * 9 for n in (1, 2)]
+    assert pairs(dict(zip(["a.py", "b.py"], used))) != {
+        ("a.py", "b.py"): "the same code with other names"
+    }, "a number that is used counts"
 
 
 def test_a_line_in_common_is_nothing_where_the_rest_is_what_many_have():
     line = "z = [f.a(y) for y in range(3) if y != 7]\n"
-    texts = {f"{n:02}.py": OTHER + SPLIT + line * (n < 2) for n in range(12)}
+    texts = {f"{n:02}.py": OTHER + SPLIT + line * (n < 2) for n in range(22)}
     assert [x for x in pairs(texts) if x == ("00.py", "01.py")] == [("00.py", "01.py")]
-    texts["01.py"] = "w = 1\n" + texts["01.py"]  # no longer the same as a whole
+    texts["01.py"] = "w = {}\n" + texts["01.py"]  # no longer the same as a whole
     assert ("00.py", "01.py") not in pairs(texts)
 
 

@@ -65,11 +65,13 @@ def packed(path: str) -> list[str]:
 @linux
 def test_from_an_export_to_what_canvas_imports(course, capsys):
     graded("--plan", "plan.yaml", "--by-hand", "sheet.csv")
-    said = capsys.readouterr().out
+    said, bar = capsys.readouterr()
+    assert "starting, torch is loaded:   0%" in bar
+    assert "3/3" in bar.rpartition("starting")[2], "until the first is done"
     assert "3 submissions: " in said
     assert "pairs that are alike, a hint and no verdict: 1, in " in said
     assert "3 students, 1 missing, 1 late, points by hand still open: 1 (" in said
-    assert "(no mark in canvas.csv till then); " in said
+    assert "(only their cells in canvas.csv stay empty till then); " in said
     assert "marks.csv and " in said and "canvas.csv\n" in said
 
     rows = table("out/a9.csv")

@@ -41,7 +41,8 @@ by_hand:
   essay: 4
 """
     assert read(text) == Plan(
-        DUE, 10.0, 5.0, timedelta(minutes=15), "last", {"S1": timedelta(days=2)},
+        DUE + timedelta(seconds=59), 10.0, 5.0, timedelta(minutes=15), "last",
+        {"S1": timedelta(days=2)},
         (frozenset({"S2", "S3"}),), {"essay": 4.0},
     )  # fmt: skip
 
@@ -52,6 +53,31 @@ def test_the_plan_of_the_docstring_is_one(read):
     found = read(text, people)
     assert found.column == "Assignment 2 (1234)" and found.by_hand == {"essay": 4.0}
     assert set(plan.READERS) == set(lines.parse(text, "").fields())
+
+
+@pytest.mark.parametrize(
+    "due, submitted, days",
+    [
+        ("2026-10-01T23:59+02:00", "2026-10-01T23:59:59+02:00", 0),
+        ("2026-10-01T23:59+02:00", "2026-10-02T00:00:00+02:00", 1),
+        ("2026-10-01 23:59 UTC", "2026-10-01 23:59:01 UTC", 0),
+        ("2026-10-01 23:59 +0200", "2026-10-02T23:59:59+02:00", 1),
+        ("2026-10-01T23:59:00+02:00", "2026-10-01T23:59:01+02:00", 1),
+        ("2026-10-01T23:59 Europe/Berlin", "2026-10-01T21:59:59Z", 0),
+        ("2026-10-01T23:59:00 Europe/Berlin", "2026-10-01T21:59:01Z", 1),
+        # One day of the clocks has 25 hours there, and another 23.
+        ("2026-10-24T23:59 Europe/Berlin", "2026-10-25T23:59:59+01:00", 1),
+        ("2026-10-24T23:59 Europe/Berlin", "2026-10-25T23:00:00Z", 2),
+        ("2026-10-24T23:59+02:00", "2026-10-25T23:59+01:00", 2),
+        ("2026-03-28T23:59 Europe/Berlin", "2026-03-30T00:00:00+02:00", 2),
+    ],
+)
+def test_a_minute_lasts_to_its_end_and_a_day_is_one_of_the_clocks(
+    due, submitted, days, read, ada
+):
+    student = replace(ada(PLAIN), submitted=None)
+    handed = Handed("x", (student,), submitted=moment(submitted))
+    assert read(f"due: {due}").days_late(student, handed) == days
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
@@ -86,6 +112,8 @@ def test_a_plan_may_be_empty(text, read):
         ("late: {most: .nan}", "line 1: a number from 0 up"),
         ("late: {grace: nan}", "line 1: a number from 0 up"),
         ("\ndue: 2026-10-01 23:59", "line 2: a time must have a zone"),
+        ("\ndue: 2026-10-01 23:59 Europe/Bonn", "line 2: there is no zone 'Europe/Bo"),
+        ("due: soon Europe/Berlin", "line 1: a time must have a zone, such as"),
         ("due: [1]", "line 1: one value is required; got several"),
         ("attempts: first", "line 1: attempts must be best or last; got 'first'"),
         ("extensions:\n  S1: 2\n  S7: 3", "line 3: 'S7' is nobody in"),

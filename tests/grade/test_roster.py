@@ -93,6 +93,14 @@ def test_names_in_two_columns_and_times_are_read_where_a_platform_writes_them(re
             "id,name\n7,Ada\n8,Ben\n7,Cleo\n",
             "line 4: '7' was there before, in .*line 2",
         ),
+        (
+            "id,name\nADA,Ada\nx,Ben\nada,Cleo\n",
+            "line 4: 'ada' was there before as 'ADA', in .*line 2",
+        ),
+        (
+            "id,name\nM\u00fcller,Ada\nMu\u0308ller,Ben\n",
+            "line 3: 'Mu\u0308ller' was there before as 'M\u00fcller', in .*line 2",
+        ),
         ("id,name\n7,Ada\n,Ben\n", "line 3: the id is missing"),
         (
             "name,group\nAda,1\n",

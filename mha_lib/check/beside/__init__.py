@@ -22,7 +22,8 @@ An outcome is a dictionary::
                                                          "reordered", with the order;
                                                          "chosen-dropout", or
                                                          "makes-layers"; or
-                                                         "unfinished", with a line
+                                                         "unfinished", with a line; or
+                                                         "returned", with what came
     "missing": ["b_k"]                                   a layer that has no bias
 
 Its modules import in one direction::
@@ -42,6 +43,7 @@ from .words import (
     RAN_WITH,
     REMEMBERS,
     REORDERED,
+    RETURNED,
     SQUARE_MASK,
     UNFINISHED,
     Advice,
@@ -56,6 +58,7 @@ __all__ = [
     "RAN_WITH",
     "REMEMBERS",
     "REORDERED",
+    "RETURNED",
     "CHOSEN_DROPOUT",
     "SQUARE_MASK",
     "UNFINISHED",

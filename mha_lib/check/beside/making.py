@@ -123,7 +123,8 @@ def construct(cls: Callable, probe: dict) -> object:
         if name not in roles:
             raise Advice("wants-more", name=_name(cls), wants=name)
     dropout = probe["options"].get("dropout", 0.5)  # None leaves its default
-    values = probe["sizes"] | {"bias": True, "length": 1056, "dropout": dropout or 0.0}
+    p = 0.5 if dropout is None else dropout
+    values = probe["sizes"] | {"bias": True, "length": 1056, "dropout": p}
     asked = {"H"} if dropout is None else {"H", "dropout"}
     given: dict[str, object] = {}
     for name, role in roles.items():

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
 
-from .words import MAKES_LAYERS, REMEMBERS, Advice, failure
+from .words import MAKES_LAYERS, REMEMBERS, RETURNED, Advice, failure
 
 
 def outcome_of(
@@ -42,14 +42,16 @@ def outcome_of(
         others = given | {k: x.flip(0) for k, x in before.items()}
         of_others = _returned(call({k: copied(x) for k, x in others.items()}))["output"]
         try:
-            outcome["outputs"] = _returned(call(given))
+            returned = call(given)
+            outcome["outputs"] = _returned(returned)
         except Exception as error:
             if _raises(call, others):  # these inputs were taken before
                 return failure(error) | {"notes": [{"code": REMEMBERS}]}
             raise
     else:
         with torch.set_grad_enabled(not options.get("no_grad")):
-            outcome["outputs"] = _returned(call(given))
+            returned = call(given)
+            outcome["outputs"] = _returned(returned)
     output = outcome["outputs"]["output"]
     devices = {x.device for x in before.values()}
     elsewhere = {x.device for x in outcome["outputs"].values()} - devices
@@ -100,6 +102,8 @@ def outcome_of(
             given |= {k: x * 1 for k, x in leaves.items() if k not in weights}
             others = [_returned(call(given))["weights"]]
         outcome["weights_detached"] = not all(_has_slope(x, leaves) for x in others)
+    if got := _no_pair(returned):
+        outcome["notes"] = [*outcome.get("notes", ()), {"code": RETURNED, "got": got}]
     outcome["outputs"] = {k: x.detach() for k, x in outcome["outputs"].items()}
     return outcome
 
@@ -214,6 +218,24 @@ def _returned(result: object) -> dict[str, Tensor]:
     if not items:
         raise Advice("no-tensor", got="an empty tuple")
     return {k: x for k, x in zip(("output", "weights"), items) if x is not None}
+
+
+def _no_pair(result: object) -> str:
+    """In words what came back that `output, weights = …` cannot take; "" if it can."""
+    if isinstance(result, Tensor):
+        return ""
+    if isinstance(result, Mapping):
+        return f"a dict with the keys {', '.join(map(str, result))}"[:200]
+    if not isinstance(result, (tuple, list)):
+        return f"one object of the class {type(result).__name__}"
+    kind = "list" if isinstance(result, list) else "tuple"
+    if len(result) != 2:
+        return f"a {kind} of {len(result)}"
+    if hasattr(result, "_fields"):
+        names = _by_name(result._asdict())
+        if names and names[0] is not result[0]:
+            return "a named tuple in which the output comes second"
+    return ""
 
 
 def _by_name(fields: Mapping) -> list | None:

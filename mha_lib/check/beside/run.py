@@ -3,7 +3,7 @@
 import inspect
 import re
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 
@@ -207,11 +207,13 @@ def _prepared(runner: _Runner, probe: dict):
         try_ways(bound(submission.forward, task, (), submission), probe)
     with as_it_was(submission):
         p = probe["options"].get("dropout", 0.5)
+        off = not drops(submission)
         dropped = p is not None and set_dropout(submission, p)
         if makes_layers(runner.submission):
             asked = inspect.signature(runner.submission).parameters
-            dropped |= any("drop" in name.lower() for name in asked)
-        if probe["options"].get("train") and p and not dropped:
+            argument = any("drop" in name.lower() for name in asked)
+            off, dropped = off and not argument, dropped or argument
+        if probe["options"].get("train") and p and (off or not dropped):
             raise Skip("the module has no dropout")
         submission.train(bool(probe["options"].get("train")))
         wanted = next(x for x in probe["inputs"].values() if isinstance(x, Tensor))
@@ -265,14 +267,24 @@ def as_it_was(module: nn.Module):
             vars(child).update(old)
 
 
+def drops(module: nn.Module) -> bool:
+    """Whether any dropout of the module, as it was made, is above 0."""
+    return any(getattr(owner, name) > 0 for owner, name in _dropouts(module))
+
+
 def set_dropout(module: nn.Module, p: float) -> bool:
     """Every dropout of the module to p; False if it has none."""
-    found = False
+    found = list(_dropouts(module))
+    for owner, name in found:
+        setattr(owner, name, p)
+    return bool(found)
+
+
+def _dropouts(module: nn.Module) -> Iterator[tuple[nn.Module, str]]:
+    """Where a probability of dropout is kept: the module and the attribute."""
     for child in module.modules():
         if isinstance(child, nn.Dropout):
-            child.p, found = p, True
+            yield child, "p"
         for name, value in vars(child).items():
             if "drop" in name.lower() and type(value) is float:
-                setattr(child, name, p)
-                found = True
-    return found
+                yield child, name

@@ -627,6 +627,42 @@ class DroppedWeightsReturned(Four):
         return w @ v, w
 
 
+@unusual("mha", "A dropout of 0 behind the last projection.", read=FOUR)
+class DropsNothing(Four):
+    def __init__(self, dim, heads):
+        super().__init__(dim, heads)
+        self.drop = nn.Dropout(0.0)
+
+    def forward(self, query, key, value, mask=None):
+        output, w = super().forward(query, key, value, mask)
+        return self.drop(output), w
+
+
+@unusual(
+    "mha",
+    "The last projection in a Sequential, with a dropout of 0 behind it.",
+    read=linears("to_q", "to_k", "to_v", "to_out.0"),
+)
+class InASequential(nn.Module):
+    def __init__(self, dim, heads):
+        super().__init__()
+        self.heads = heads
+        self.to_q, self.to_k, self.to_v = (nn.Linear(dim, dim) for _ in "qkv")
+        self.to_out = nn.Sequential(nn.Linear(dim, dim), nn.Dropout(0.0))
+
+    def forward(self, query, key, value, mask=None):
+        q, k, v = self.to_q(query), self.to_k(key), self.to_v(value)
+        context, w = attend(*(split(x, self.heads) for x in (q, k, v)), mask)
+        return self.to_out(merge(context)), w
+
+
+@unusual("mha", "A dropout of the output, which is 0 if nobody says more.", read=FOUR)
+class DropsIfAsked(DropsNothing):
+    def __init__(self, dim, heads, dropout=0.0):
+        super().__init__(dim, heads)
+        self.drop = nn.Dropout(dropout)
+
+
 @unusual(
     "mha", "Weights come back before their dropout; the output has its own.", read=FOUR
 )
