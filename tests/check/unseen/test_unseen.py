@@ -31,6 +31,7 @@ from tests.check.unseen import (
     right_sixth,
     wrong_answers,
     wrong_edges,
+    wrong_eighth,
     wrong_fifth,
     wrong_language,
     wrong_layers_copied,
@@ -52,6 +53,7 @@ ROUNDS = (
     wrong_fifth,
     wrong_sixth,
     wrong_edges,
+    wrong_eighth,
 )
 WRONG = [row for each in ROUNDS for row in each.WRONG]
 RIGHT_ROUNDS = (right, right_fourth, right_fifth, right_sixth, right_seventh)
