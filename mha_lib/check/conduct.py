@@ -8,6 +8,7 @@ Options and keys beside those of `mha_lib.check.tasks`::
                 "same": ["query", "key"],                      one tensor for these
                 "dropout": None,                               as the class has it
                 "reloaded": True,                 called first with numbers of its own
+                "held": True,                     and with the very tensors of before
                 "no_grad": True,                               as who reads or writes
                 "strided": ["mask"]},                          no block of memory
     "before": [{"sizes": ..., "inputs": ...}]                  calls that come first
@@ -98,7 +99,7 @@ def _conduct(task: str, plain: Probe, masked: Probe, longest: Probe) -> Iterator
         yield _alike(task, probe)
     for pair in ("qk", "kv") if task != "split_concat" else ():  # and another third one
         yield _alike(task, square, pair)
-    yield _changed(masked, "without_gradients", no_grad=True)
+    yield _changed(masked, "without_gradients", no_grad=True, reloaded=True, held=True)
     yield _changed(masked, "double_precision", dtype="float64")
     yield _changed(masked, "training", train=True, dropout=0.0)
     yield _changed(masked, "no_dropout", train=True, dropout=None)
@@ -156,7 +157,7 @@ def _shapes(task: str, masked: Probe) -> Iterator[Probe]:
         yield probe("leading_axes", lambda x: x[0, 0])
         yield probe("three_axes", lambda x: x[:, 0])
         yield probe("leading_axes", lambda x: torch.stack([x, x.flip(0)]))
-        for other in mask[0, 0], mask[:, :1, :1], mask:
+        for other in mask[0, 0], mask[:1, :1], mask[:, :1, :1], mask:
             yield probe("mask_broadcasts", mask=other)
     elif task == "mha":
         yield probe("mask_for_all", mask=mask[0])

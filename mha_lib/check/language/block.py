@@ -64,9 +64,10 @@ def draw(generator: torch.Generator) -> dict[str, dict]:
         triangle: bool = False,
         asked: str = "",
         far: int = 0,
+        many: int = 0,
     ) -> dict:
         B, T, H, D = torch.randint(2, 6, (4,), generator=generator).tolist()
-        T, E = T + 4 + far, H * (D + 2)  # T > B
+        B, T, E = B + many, T + 4 + many + far, H * (D + 2)  # T > B
         some = torch.rand(T, T, generator=generator) < 0.5
         mask = some | torch.eye(T, dtype=torch.bool)
         mask[0, 1:], mask[-1, 0] = False, True  # never alike when turned
@@ -78,11 +79,11 @@ def draw(generator: torch.Generator) -> dict[str, dict]:
 
     return {
         "an attention of ours": case(False),
-        "a causal mask": case(False, triangle=True),
+        "a causal mask": case(False, triangle=True, many=6),
         "tiny numbers": case(False, scale=3e-3),
         "large numbers": case(False, scale=20.0),
         "its own attention": case(True),
-        "a long text": case(True, far=64),
+        "long texts": case(True, far=64, many=4),
         "another call before": case(False, asked="again"),
         "its gradients": case(False, asked="gradients"),
         "its heads": case(True, asked="heads"),
@@ -92,7 +93,8 @@ def draw(generator: torch.Generator) -> dict[str, dict]:
 def call(Block, x, mask, H, own, seed, asked):
     """Numbers of ours in its parts, whatever order they were made in.
 
-    Beside the output, ``asked`` are its gradients, its heads, or a second call.
+    Beside the output, ``asked`` are its gradients, its heads and whether their number
+    matters, or a second call.
     """
     import zlib
 
@@ -133,7 +135,15 @@ def call(Block, x, mask, H, own, seed, asked):
             block = Block(6 * wanted, wanted)
             block.attention.register_forward_hook(look)
             block(x[..., :1].repeat(1, 1, 6 * wanted), mask)
-        return torch.tensor(heads)
+        cut = [Block(12, number).eval() for number in (2, 3)]  # with the same numbers
+        pairs = list(zip(*(part.parameters() for part in cut)))
+        generator.manual_seed(seed)
+        for one, other in pairs:  # who keeps a matrix a head has other shapes
+            one.data = torch.randn(one.shape, generator=generator)
+            other.data = one.data.clone() if one.shape == other.shape else other.data
+        wide = torch.randn(*x.shape[:2], 12, generator=generator)
+        one, other = (part(wide, mask) for part in cut)
+        return torch.tensor([*heads, float(not torch.equal(one, other))])
     if asked != "gradients":
         return block(x, mask)
     x.requires_grad_()

@@ -93,30 +93,31 @@ def draw(generator: torch.Generator) -> dict[str, dict]:
     def sized(low: int, high: int) -> int:
         return int(torch.randint(low, high, (), generator=generator))
 
-    def sure(context: int, B: int = 0) -> dict:
-        B, W, new = B or sized(2, 4), sized(11, 17), sized(9, 13)
-        tokens = torch.randint(W, (B, sized(4, 7)), generator=generator)
+    def sure(context: int, B: int = 0, more: int = 0, far: int = 0) -> dict:
+        B, W, new = B or sized(2, 4), sized(11, 17), sized(9, 13) + far
+        tokens = torch.randint(W, (B, sized(4, 7) + more), generator=generator)
         logits = torch.zeros(W)
         given = {"tokens": tokens, "new": new, "context": context, "options": []}
         return {"kind": "sure", "logits": logits, **given}
 
-    def shares(*options: float, new: int = 1) -> dict:
-        W = sized(5, 7)
+    def shares(*options: float, new: int = 1, many: bool = False) -> dict:
+        W, ends = (sized(60, 66), (-0.5, 0.5)) if many else (sized(5, 7), (-1.5, 2.7))
         orders = torch.stack([torch.randperm(W, generator=generator) for _ in "ab"])
-        steps = torch.linspace(-1.5, 2.7, W)[orders] + torch.tensor([[0.0], [3.0]])
+        steps = torch.linspace(*ends, W)[orders] + torch.tensor([[0.0], [3.0]])
         tokens = torch.arange(2).repeat(8192)[:, None]  # rows of two kinds, in turn
         given = {"tokens": tokens, "new": new, "context": 4, "options": list(options)}
         return {"kind": "shares", "logits": steps, **given}
 
     return {
-        "texts": sure(99),
-        "texts longer than the context": sure(sized(2, 4)),
+        "texts": sure(99, B=sized(5, 9), more=30, far=30),
+        "texts longer than the context": sure(sized(2, 4), more=6),
         "every word occurs": {**sure(99, B=1), "new": 17, "kind": "counts"},
         "a close call": {**sure(99), "new": 19, "kind": "close", "options": [1e-3]},
         "modes and gradients": {**sure(99), "kind": "modes"},
         "draws": shares(),
+        "draws of many words": shares(many=True),
         "a low temperature": shares(0.4),
-        "a high temperature": shares(2.5),
+        "a high temperature": shares(5.0),
         "top-k": shares(1.0, 3),
         "top-k at a temperature": shares(2.0, 2, new=3),
         "the likeliest alone": shares(1.0, 1),

@@ -40,7 +40,7 @@ def draw(generator: torch.Generator) -> dict[str, dict]:
     def case(
         B: int, scale: float = 2.0, padding: int = -1, far: bool = False, **more: object
     ) -> dict:
-        T, W = (sized(66, 81), sized(257, 300)) if far else (sized(5, 9), sized(11, 17))
+        T, W = (sized(66, 81), sized(520, 600)) if far else (sized(5, 9), sized(11, 17))
         logits = scale * torch.randn(B, T, W, generator=generator)
         tokens = torch.randint(1, W, (B, T + 1), generator=generator)
         if far:  # no token is padding, and 0 is one like others
@@ -52,20 +52,24 @@ def draw(generator: torch.Generator) -> dict[str, dict]:
             places = tokens[:, 1::2, None]
             logits[:, ::2].scatter_(-1, places, 300.0)
         else:
+            tokens[tokens == padding] = padding + 1
             for b in range(B):  # one row ends sooner than the next
                 tokens[b, 2 + b % 3 :] = padding
             tokens[2, :4:2] = padding  # and it may stand anywhere
+            if more.pop("alone", False):
+                tokens[sized(0, B), 1:] = padding
         rest = {"gradient": False, "told": True} | more
         return {"logits": logits, "tokens": tokens, "padding": padding, **rest}
 
     return {
         "no padding": case(3),
-        "padding": case(4, padding=sized(3, 9)),
+        "padding": case(sized(5, 9), padding=sized(3, 9)),
         "padding left out": case(4, padding=0, told=False),
         "large logits": case(2, scale=300.0),
         "a model that is sure": case(2, padding=0, sure=True),
         "one sequence": case(1),
-        "a long text of many words": case(1, far=True),
+        "a row of padding alone": case(4, padding=sized(3, 9), alone=True),
+        "long texts of many words": case(sized(5, 7), far=True),
         "its gradient": case(3, padding=sized(3, 9), gradient=True),
     }
 
@@ -178,6 +182,14 @@ MISTAKES = {
         _added(lambda costs, counts: (costs.sum(1) / counts.sum(1)).mean()),
         "The mean of each row is taken first, and then that of the rows: a short row "
         "counts as much as a long one. Every token to predict counts the same.",
+    ),
+    "loss-mean-of-rows-with-words": (
+        _added(
+            lambda costs, counts: (costs.sum(1) / counts.sum(1).clamp(min=1)).mean()
+        ),
+        "The mean of each row is taken first, with 0 for a row of padding alone, and "
+        "then that of the rows: a short row counts as much as a long one. Every token "
+        "to predict counts the same.",
     ),
     "loss-by-rows": (
         _added(lambda costs, counts: costs.sum() / len(costs)),

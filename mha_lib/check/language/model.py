@@ -81,8 +81,9 @@ class LanguageModel(nn.Module):
 def draw(generator: torch.Generator) -> dict[str, dict]:
     """Cases: a part of the context, all of it, one token; gradients; blocks; masks."""
 
-    def case(part: float, asked: str = "", far: int = 0) -> dict:
+    def case(part: float, asked: str = "", far: int = 0, many: int = 0) -> dict:
         B, H, D, L = (torch.randint(2, 5, (4,), generator=generator)).tolist()
+        B += many
         more = torch.randint(0, 4, (3,), generator=generator).tolist()
         W, context, E = 23 + 4 * far + more[0], 13 + far + more[1], H * (D + 2)
         T = max(1, int(part * context))
@@ -96,11 +97,11 @@ def draw(generator: torch.Generator) -> dict[str, dict]:
         "a short text": case(0.6),
         "as long as the context": case(1),
         "one token": case(0),
-        "other sizes": case(0.7),
-        "a long context": case(1, far=60),
+        "many texts": case(0.7, many=5),
+        "a long context": case(1, far=60, many=3),
         "its gradients": case(0.6, "gradients"),
         "its blocks and heads": case(0.6, "blocks"),
-        "a second text, in training": case(0.8, "again"),
+        "a second text, in training": case(1, "again", far=60),
         "its masks": case(0.7, "masks"),
     }
 
@@ -109,10 +110,10 @@ def call(LanguageModel, tokens, sizes, seed, asked):
     """Numbers of ours in its parts, blocks of ours in place of its blocks.
 
     Beside the logits, ``asked`` are the gradients of both tables; how many blocks it
-    made, how many heads those have, whether its output is tied, and whether torch
-    finds the numbers of its blocks; the logits of a second text, in training; or
-    whether its blocks get the masks that are asked for: causal ones, or those of a
-    ``mask_of`` if it takes one.
+    made, how many heads those have, whether its output is tied, whether torch finds
+    the numbers of its blocks, and whether the number of heads matters; the logits of
+    a second text, in training; or whether its blocks get the masks that are asked for:
+    causal ones, or those of a ``mask_of`` if it takes one.
     """
     import inspect
     import zlib
@@ -136,9 +137,9 @@ def call(LanguageModel, tokens, sizes, seed, asked):
             if isinstance(returned, tuple) and getattr(returned[-1], "ndim", 0) == 4:
                 heads.add(float(returned[-1].shape[1]))
 
-        for more in range(2):  # two models, one with a head and four blocks more
+        for more in range(2):  # two models, one with a head and twelve blocks more
             heads = {float(H + more)}
-            model = LanguageModel(W, context, 6 * (H + more), H + more, L + 4 * more)
+            model = LanguageModel(W, context, 6 * (H + more), H + more, L + 12 * more)
             for part in torch.nn.ModuleList(model.blocks).modules():
                 part.register_forward_hook(look)
             model.eval()(tokens)
@@ -150,7 +151,14 @@ def call(LanguageModel, tokens, sizes, seed, asked):
             theirs = {id(x) for block in model.blocks for x in block.parameters()}
             found += [len(made), len(model.blocks), sum(heads), float(tied)]
             found.append(float(theirs <= known))
-        return torch.tensor(found)
+        cut = [LanguageModel(W, context, 12, n, 1).eval() for n in (2, 3)]
+        generator = torch.Generator().manual_seed(seed)
+        for one, other in zip(*(part.parameters() for part in cut)):
+            one.data.copy_(torch.randn(one.shape, generator=generator))
+            if one.shape == other.shape:  # who keeps a matrix a head has others
+                other.data.copy_(one.data)
+        one, other = (part(tokens) for part in cut)
+        return torch.tensor([*found, float(not torch.equal(one, other))])
     if asked == "masks":
         found, seen = [], []
 

@@ -85,21 +85,23 @@ def _clipped(model, clip):
 def draw(generator: torch.Generator) -> dict[str, dict]:
     """Cases: gradients to clip and not to clip, another optimizer, other modes."""
 
-    def case(kind: str, clip: float) -> dict:
+    def case(kind: str, clip: float, many: int = 0) -> dict:
         B, T, more, steps = torch.randint(3, 7, (4,), generator=generator).tolist()
-        W = 7 + more
+        B, T, W = B + many, T + 2 * many, 7 + more
         tables = 2 * torch.randn(2, W, W, generator=generator)
         tokens = torch.randint(W, (steps, B, T + 1 + (B == T + 1)), generator=generator)
         first = int(torch.randint(2, 90, (), generator=generator))
         first *= kind != "stale"  # step 0 finds gradients, too
+        first += 2000 * (many > 0)
         given = {"tables": tables, "tokens": tokens, "first": first}
         given |= {"kind": kind, "clip": clip, "loud": 1000.0 if kind == "loud" else 1.0}
         return {**given, "peak": 3e-7 if kind == "slow" else 3.0}
 
     return {
         "gradients to clip": case("SGD", 0.03),
-        "huge gradients": case("loud", 0.03),
+        "huge gradients": case("loud", 1.5),
         "gradients not to clip": case("SGD", 50.0),
+        "many long texts": case("SGD", 50.0, many=8),
         "gradients of before": case("stale", 0.03),
         "AdamW": case("AdamW", 0.03),
         "a low rate": case("slow", 0.03),
@@ -108,6 +110,8 @@ def draw(generator: torch.Generator) -> dict[str, dict]:
 
 def call(training_step, tables, tokens, first, kind, clip, loud, peak):
     """Some steps: losses, whether they hold a graph, rates, how far all numbers moved.
+
+    And whether a model that was in training still is.
 
     Of a rate the logarithm: a small one counts as much as a large one.
     """
@@ -139,18 +143,20 @@ def call(training_step, tables, tokens, first, kind, clip, loud, peak):
     def rate_of(step):
         return peak / (step - first + 2)
 
-    losses, graphs, rates = [], [], []
+    losses, graphs, rates, modes = [], [], [], []
     for n, batch in enumerate(tokens):
-        model.eval()  # as after a validation
+        model.train(n > 0)  # the first time as after a validation
         loss = training_step(model, optimizer, batch, first + n, rate_of, clip)
         graphs.append(float(getattr(loss, "requires_grad", False)))
         losses.append(float(loss) / loud)
         rates += [float(group["lr"]) for group in optimizer.param_groups]
+        modes.append(float(n == 0 or model.training))
     moved = [
         (x.detach() - old).flatten()
         for x, old in zip(model.parameters(), (tables[0], 0.3 * tables[1]))
     ]
-    return torch.cat([torch.tensor(losses + graphs), torch.tensor(rates).log(), *moved])
+    seen = torch.tensor(losses + graphs + modes)
+    return torch.cat([seen, torch.tensor(rates).log(), *moved])
 
 
 # --- wrong ----------------------------------------------------------------------------

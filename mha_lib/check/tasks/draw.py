@@ -128,12 +128,13 @@ class Draw:
     def masks(self, s: dict[str, int]) -> dict[str, Tensor]:
         """Boolean (B, T, S), True = may attend, by name.
 
-        Every row sees a key, but two of "empty"; key 0, but in "left padding".
+        Every row sees a key, but two of "empty"; key 0, but in "left padding". Those of
+        "open" see all.
         """
         B, T, S = s["B"], s["T"], s["S"]
         causal = torch.ones(T, S, dtype=torch.bool).tril().expand(B, T, S)
         holes = torch.rand(B, T, S, generator=self.generator) < 0.6
-        found = {"causal": causal, "holes": holes}
+        found = {"causal": causal, "holes": holes, "open": torch.ones_like(holes)}
         if S > 1:
             for row in holes:  # each sequence hides something
                 row[self.pick(range(min(1, T - 1), T)), self.pick(range(1, S))] = False
@@ -143,8 +144,10 @@ class Draw:
             found["empty"] = causal & found["padding"]
             for b in (0, -1):  # one query of two sequences sees nothing
                 found["empty"][b, self.pick(range(T))] = False
-        if B == 1 and T > 1:  # the first query, or in a long text the last, sees all
-            holes[0, -1 if T in LONG else 0] = True
+        if T in LONG:  # the last query sees all, or of one sequence the first
+            holes[:, -1] = True
+        elif B == 1 and T > 1:
+            holes[0, 0] = True
         holes[..., 0] = True
         return found
 

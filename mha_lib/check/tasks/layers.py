@@ -11,11 +11,14 @@ __all__ = ["attention", "mha", "split_concat"]
 
 FEW = {"H": range(2, 4), "D": range(3, 6), "T": range(3, 7)}  # for the first look
 MANY_WIDE = {"B": MANY, "D": range(9, 13)}
-ONE_LONG = {"B": 1, "H": range(2, 4), "T": LONG, "S": LONG}  # few, for loops
+FEW_LONG = {"B": range(2, 5), "H": range(2, 4), "T": LONG, "S": LONG}  # for loops
+MANY_HEADS = {"B": range(5, 7), "H": range(13, 15), "D": range(10, 12)}
+TEXTS = MANY_HEADS | {"T": range(17, 22), "S": range(17, 22)}
 SHORT = {"B": 1, "H": range(2, 4), "D": range(2, 5)}
 MANY_KEYS = SHORT | {"T": range(2, 5), "S": FAR}
-MANY_QUERIES = SHORT | {"T": FAR, "S": range(3, 6)}
+MANY_QUERIES = SHORT | {"T": FAR, "S": range(5, 9)}
 ONE_QUERY = SHORT | {"B": LONG, "T": 1, "S": range(3, 7)}
+WIDE_HEAD = range(33, 41)
 
 MAP = range(9, 14)  # features that can hold two maps of four keys, side by side
 
@@ -52,7 +55,8 @@ def attention(draw: Draw) -> list[Probe]:
 
     def one(name, mask=None, sizes=None, **options):
         s = dict(sizes or draw.sizes())
-        s.setdefault("V", draw.pick(range(2, 10), s.values()))
+        few = range(22, 27) if s["T"] > 16 and s["S"] > 16 else range(2, 10)
+        s.setdefault("V", draw.pick(few, s.values()))
         B, T, S, H, D, V = (s[x] for x in "BTSHDV")
         inputs = {
             "q": draw.normal(B, H, T, D, scale=1.2),
@@ -85,16 +89,18 @@ def attention(draw: Draw) -> list[Probe]:
 
     return [
         *_ordinary(one, draw),
-        one("one head", "holes", draw.sizes(H=1)),
+        one("one head", "holes", draw.sizes(H=1, D=WIDE_HEAD)),
         one("D = 1", sizes=draw.sizes(D=1) | {"V": 1}),
         one("empty row", "empty"),
         reveal(),
         *_cast(one),
         low(),
+        one("all seen", "open"),
         one("many sequences", sizes=draw.sizes(**MANY_WIDE, T=range(17, 25))),
+        one("many texts", "holes", draw.sizes(**TEXTS)),
         one("many keys", sizes=draw.sizes(**MANY_KEYS)),
         one("many queries", "holes", draw.sizes(**MANY_QUERIES)),
-        one("long", "holes", draw.sizes(**ONE_LONG)),
+        one("long", "holes", draw.sizes(**FEW_LONG)),
     ]
 
 
@@ -160,16 +166,18 @@ def mha(draw: Draw, sequence_first: bool = False) -> list[Probe]:
         *_cast(one),
     ]
     if not draw.fixed:
-        probes.append(one("one head", "holes", draw.sizes(H=1)))
+        probes.append(one("one head", "holes", draw.sizes(H=1, D=WIDE_HEAD)))
         probes.append(one("D = 1", sizes=draw.sizes(D=1)))
     if not draw.fixed or draw.own["D"] >= 8:
         probes += [reveal("reveal"), reveal("training", train=True, dropout=0.5)]
     probes += [
         low(),
+        one("all seen", "open"),
         one("many sequences", sizes=draw.sizes("TS", **MANY_WIDE, S=range(17, 25))),
+        one("many texts", "holes", draw.sizes(**TEXTS)),
         one("many keys", sizes=draw.sizes(**MANY_KEYS)),
         one("many queries", "holes", draw.sizes(**MANY_QUERIES)),
-        one("long", "holes", draw.sizes(**ONE_LONG)),
+        one("long", "holes", draw.sizes(**FEW_LONG)),
     ]
     if sequence_first:
         for x in probes:
@@ -225,7 +233,7 @@ def split_concat(draw: Draw) -> list[Probe]:
         one("many sequences", sizes=draw.sizes("TS", **MANY_WIDE, S=range(17, 25))),
         one("many keys", sizes=draw.sizes(**MANY_KEYS)),
         one("many queries", padding=RIGHT, sizes=draw.sizes(**MANY_QUERIES)),
-        one("long", True, RIGHT, draw.sizes(**ONE_LONG)),
+        one("long", True, RIGHT, draw.sizes(**FEW_LONG)),
     ]
 
 

@@ -38,9 +38,9 @@ def heads(draw: Draw, merge: bool) -> list[Probe]:
         one("one sequence", draw.sizes(B=1)),
         one("D = 1", draw.sizes(D=1)),
         one("one feature", draw.sizes(H=1, D=1)),
-        one("many sequences", draw.sizes(B=MANY)),
+        one("many sequences", draw.sizes(B=LONG)),
         one("64 features", draw.wide()),
-        one("long", draw.sizes(T=LONG, H=range(9, 14))),
+        one("long", draw.sizes(T=LONG, H=range(17, 25))),
     ]
 
 
@@ -89,7 +89,7 @@ def padding_mask(draw: Draw) -> list[Probe]:
         one("empty", draw.sizes()),
         one("one sequence", draw.sizes(B=1)),
         one("one key", draw.sizes(S=1), least=0),
-        one("many sequences", draw.sizes(B=MANY), full=draw.pick((0, -1))),
+        one("many sequences", draw.sizes(B=LONG), full=draw.pick((0, -1))),
         one("long", draw.sizes(B=MANY, S=ENDLESS), full=None),
     ]
 
@@ -112,7 +112,7 @@ def combine_masks(draw: Draw) -> list[Probe]:
         one("square", draw.sizes("TS")),
         one("B = T", draw.sizes("BT", "TS")),
         any_tables("any tables", draw.sizes()),
-        any_tables("any square", draw.sizes("TS", B=MANY)),
+        any_tables("any square", draw.sizes("TS", B=LONG)),
         any_tables("one query", draw.sizes(T=1)),
         any_tables("one key", draw.sizes(S=1)),
         any_tables("one sequence", draw.sizes(B=1)),
