@@ -102,9 +102,10 @@ INLINE_CODE = re.compile(r'(?<=<span class="pre">)[^<]{12,}(?=</span>)')
 BREAKS = re.compile(r"(?<=[^\W_]{2})_+(?=[^\W_])|(?<=[\w)\]]{2})(?=\.[^\W\d])")
 
 
-# A short one with a hyphen, the pattern of an einsum say, would break there.
+# A short one with a hyphen, of an einsum or an option say, would break there.
 HYPHENED = re.compile(
-    r'<span class="pre">(?=[^<-]{1,14}-(?:[^<&;]|&\w+;){1,8}</span>)'
+    r'<span class="pre">(?='
+    r"(?:[^<-]{1,14}-(?:[^<&;]|&\w+;){1,8}|--?[a-z][a-z-]{0,14})</span>)"
 )
 
 

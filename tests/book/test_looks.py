@@ -1,5 +1,7 @@
 """What a reader sees: whole names, text beside its icon, paper that is white."""
 
+import re
+
 import pytest
 
 from tests.book.conftest import NARROW, PAPER, PHONE, at_once, printing, switch
@@ -31,6 +33,13 @@ def test_typed_text_starts_beside_the_magnifier(visit, page):
 
 
 # --- names --------------------------------------------------------------------------
+
+
+def test_an_option_is_not_cut_at_its_hyphens():
+    names = soup(book.HTML / "book/instructors_guide.html").select("code .pre")
+    options = [x for x in names if re.fullmatch(r"--?[a-z][a-z-]{0,14}", x.text)]
+    assert len(options) > 10
+    assert [x.text for x in options if "whole" not in x["class"]] == []
 
 
 @pytest.mark.parametrize(
