@@ -22,7 +22,6 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from math import ceil, isfinite
 from pathlib import Path
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from mha_lib.grade import lines
 from mha_lib.grade.assignments import Assignment
@@ -150,6 +149,8 @@ def _student(node: Node, name: str, roster: Roster | None) -> str:
 
 def _due(node: Node, *_: object) -> dict:
     """When work is due: a minute lasts to its end, unless the seconds are given."""
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError  # asks the system when loaded
+
     text = node.text()
     named = ZONE.search(text)
     try:

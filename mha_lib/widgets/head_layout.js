@@ -325,7 +325,10 @@ export default widget("Head layout", (ui) => {
   ui.draw(() => {
     if (ui.width(ways) === wide) return;
     wide = ui.width(ways);
-    put(ways, { style: `min-height: ${tallestOf(ui, Object.values(tries).map(({ state }) => state), ways)}px` });
+    const rest = ui.root.offsetHeight - ways.offsetHeight;
+    const most = (ui.root.clientWidth > 560 ? 600 : 844) - rest; // one screen, as all widgets
+    const room = Math.min(most, tallestOf(ui, Object.values(tries).map(({ state }) => state), ways));
+    put(ways, { style: `min-height: ${room}px` });
   });
   ui.root.append(
     tryThis(ui, () => tries),

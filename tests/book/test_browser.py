@@ -217,7 +217,7 @@ class OnAScreen:
         reader.ready()
         found = reader.page.evaluate(HEIGHTS)
         assert len(found) == reader.widgets
-        assert [x for x in found if x[1] > self.most] == []
+        assert [x for x in found if round(x[1]) > self.most] == []
 
 
 class TestOnAPhone(OnAScreen):

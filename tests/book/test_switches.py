@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from tools import book, notebook
 
-CHAPTER = book.ROOT / "book" / "07_pytorchs_own.ipynb"
+PAGE = book.ROOT / "book" / "deeper" / "07_what_the_constructor_makes.ipynb"
 HEAD = "| switch | effect | shape | trap | shown |"
 OF_THE_FUNCTION = {  # its signature is no text that Python could read
     *("query", "key", "value", "attn_mask", "dropout_p"),
@@ -19,7 +19,7 @@ OF_THE_FUNCTION = {  # its signature is no text that Python could read
 
 def switches() -> list[list[str]]:
     """The names of each part: the constructor's, the call's, the function's."""
-    cells = notebook.read(CHAPTER).cells
+    cells = notebook.read(PAGE).cells
     (cell,) = (c for c in cells if c.cell_type == "markdown" and HEAD in c.source)
     table, parts = cell.source.split(HEAD)[1].partition("\n\n")[0], []
     for row in table.strip().splitlines()[1:]:
