@@ -4,7 +4,7 @@ import pytest
 
 from tests.book.conftest import DESK, PHONE
 
-PAGE = "book/03_all_heads_at_once"
+PAGE = "book/01_attention"
 FIRST = "article .cell_output img"
 
 
