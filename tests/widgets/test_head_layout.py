@@ -787,26 +787,6 @@ def test_of_two_ways_that_have_not_parted_one_is_faint(live):
 OPACITY = "x => getComputedStyle(x).opacity"
 
 
-@pytest.mark.parametrize(("viewport", "_"), MOST.values(), ids=MOST)
-@pytest.mark.parametrize("name", ["lesson", "orders"])
-def test_the_lesson_has_its_room_from_the_start(live, name, viewport, _):
-    """Of chapters 3 and 8: no step and nothing to try makes the widget higher."""
-    lesson = HeadLayout(T=2, embed_dim=6, num_heads=3)
-    lesson.at = 0
-    opened = live(
-        IN_THE_BOOK[name]() if name == "orders" else lesson, viewport=viewport
-    )
-    high = {opened.root_element.evaluate("x => x.offsetHeight")}
-    for button in [*opened.root_element.locator(".mha-tries button").all(), "reset"]:
-        (opened.button(button) if button == "reset" else button).click()
-        high.add(opened.root_element.evaluate("x => x.offsetHeight"))
-    for button in ("next step", "next step", "back"):
-        if opened.button(button).count():
-            opened.button(button).click()
-            high.add(opened.root_element.evaluate("x => x.offsetHeight"))
-    assert len(high) == 1
-
-
 def test_numbers_of_both_ways_travel_when_they_part(live):
     opened = live(HeadLayout())
     opened.button("from the start").click()
