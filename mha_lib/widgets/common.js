@@ -38,14 +38,18 @@ export function widget(name, build, { question, lead = "", lesson = [], answered
     }
     let [followers, drawers] = [[], []];
     const widths = new Map();
-    let wide = 0;
+    let [wide, stale] = [0, false]; // stale: drawn for another width
     /** What was once as high stays so, while nothing is folded out: nothing below jumps up. */
     const reserve = () => {
-      if (root.clientWidth !== wide) [wide, root.style.minHeight] = [root.clientWidth, ""];
       if (!root.querySelector("details[open]")) root.style.minHeight = `${root.offsetHeight}px`;
     };
+    const resized = () => {
+      if (wide && root.clientWidth !== wide) [stale, root.style.minHeight] = [true, ""];
+      wide = root.clientWidth;
+      if (!stale) reserve();
+    };
     const size = new ResizeObserver((entries) => {
-      if (entries.some(({ target }) => target === root)) reserve();
+      if (entries.some(({ target }) => target === root)) resized();
       const other = entries.filter(({ target }) => widths.get(target) !== target.clientWidth);
       for (const { target } of other) widths.set(target, target.clientWidth);
       if (other.length) schedule();
@@ -133,6 +137,8 @@ export function widget(name, build, { question, lead = "", lesson = [], answered
         for (const step of [...followers, ...drawers]) step();
       });
       keep();
+      if (stale) reserve();
+      stale = false;
     };
     /** The state that the address holds, if it is of this widget and can be drawn. */
     const follow = () => {

@@ -103,6 +103,23 @@ function closeness(ui) {
   return { "data-two": two, "data-tight": two && B * T * E >= TIGHT, "data-narrow": two && B * T * E >= TIGHTER };
 }
 
+/** How high the ways are at each step of the lesson and in what there is to try: drawn unseen, measured. */
+function tallestOf(ui, tries, ways) {
+  const steps = range(Math.max(ui.first.steps.length, ui.first.beside.length)).map((at) => ({ at }));
+  const high = [...steps, ...tries].map((state) => {
+    const all = { ...ui.first, ...state };
+    const other = { ...ui, get: (trait) => all[trait] ?? ui.get(trait), follow: (follower) => follower() };
+    const unseen = h("div", { class: "mha-ways mha-unseen", "aria-hidden": "true", style: `width: ${ways.clientWidth}px` },
+      ["steps", "beside"].map((trait) => way(other, trait, trait, () => all.element, noMoves())));
+    put(unseen, closeness(other));
+    ways.after(unseen);
+    const { offsetHeight } = unseen;
+    unseen.remove();
+    return offsetHeight;
+  });
+  return Math.max(...high);
+}
+
 /** The step that is shown; −1 stands for the last, however many there are. */
 function stepOf(ui) {
   const last = lastStep(ui);
@@ -304,6 +321,12 @@ export default widget("Head layout", (ui) => {
   ui.follow(() => moves.forEach((look) => look()));
   ways.append(way(ui, "steps", "steps", followed, moves), way(ui, "beside", "steps below them", followed, moves));
   ui.follow(() => travel(moves.done.splice(0)));
+  let wide = 0;
+  ui.draw(() => {
+    if (ui.width(ways) === wide) return;
+    wide = ui.width(ways);
+    put(ways, { style: `min-height: ${tallestOf(ui, Object.values(tries).map(({ state }) => state), ways)}px` });
+  });
   ui.root.append(
     tryThis(ui, () => tries),
     controls(recipe("compare with", "beside", "nothing"), h("span", { class: "mha-stepper" }, back, next, count)),

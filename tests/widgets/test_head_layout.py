@@ -642,7 +642,7 @@ def test_two_right_orders_are_to_be_tried(live):
         rows[button.inner_text()] = [path.split(":")[0] for path in paths]
     assert rows == {
         "u0 in both orders": ["u0 is at [1, 0, 0]", "u0 is at [2, 0, 0]"],
-        "u2 in both orders": ["u2 is at [3, 0, 0]", "u2 is at [3, 0, 0]"],
+        "u3 in both orders": ["u3 is at [3, 0, 0]", "u3 is at [3, 0, 0]"],
     }
 
 
@@ -738,7 +738,7 @@ BACK = {
 IN_THE_BOOK = {
     "chapter 3": lambda: HeadLayout(T=2, embed_dim=6, num_heads=3),
     "orders": lambda: HeadLayout(
-        2, embed_dim=4, num_heads=2, batch=2, recipes=ORDERS, beside=""
+        2, embed_dim=6, num_heads=2, batch=2, recipes=ORDERS, beside=""
     ),
     "joins": lambda: HeadLayout(T=2, embed_dim=6, num_heads=3, recipes=JOINS),
     "stack": lambda: HeadLayout(
@@ -747,9 +747,16 @@ IN_THE_BOOK = {
 }
 
 
-def test_the_sizes_are_those_of_the_chapter():
-    (source,) = (book.ROOT / "book").glob("03_*.ipynb")
-    assert "HeadLayout(T=2, embed_dim=6, num_heads=3)" in source.read_text("utf-8")
+@pytest.mark.parametrize(
+    ("chapter", "made"),
+    [
+        ("03", "HeadLayout(T=2, embed_dim=6, num_heads=3)"),
+        ("08", "HeadLayout(2, embed_dim=6, num_heads=2, batch=2,"),
+    ],
+)
+def test_the_sizes_are_those_of_the_chapter(chapter, made):
+    (source,) = (book.ROOT / "book").glob(f"{chapter}_*.ipynb")
+    assert made in source.read_text("utf-8")
 
 
 @pytest.mark.sweep(3)
@@ -785,6 +792,26 @@ def test_of_two_ways_that_have_not_parted_one_is_faint(live):
 
 
 OPACITY = "x => getComputedStyle(x).opacity"
+
+
+@pytest.mark.parametrize(("viewport", "_"), MOST.values(), ids=MOST)
+@pytest.mark.parametrize("name", ["lesson", "orders"])
+def test_the_lesson_has_its_room_from_the_start(live, name, viewport, _):
+    """Of chapters 3 and 8: no step and nothing to try makes the widget higher."""
+    lesson = HeadLayout(T=2, embed_dim=6, num_heads=3)
+    lesson.at = 0
+    opened = live(
+        IN_THE_BOOK[name]() if name == "orders" else lesson, viewport=viewport
+    )
+    high = {opened.root_element.evaluate("x => x.offsetHeight")}
+    for button in [*opened.root_element.locator(".mha-tries button").all(), "reset"]:
+        (opened.button(button) if button == "reset" else button).click()
+        high.add(opened.root_element.evaluate("x => x.offsetHeight"))
+    for button in ("next step", "next step", "back"):
+        if opened.button(button).count():
+            opened.button(button).click()
+            high.add(opened.root_element.evaluate("x => x.offsetHeight"))
+    assert len(high) == 1
 
 
 def test_numbers_of_both_ways_travel_when_they_part(live):

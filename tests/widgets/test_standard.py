@@ -36,7 +36,7 @@ LESSONS = {
     ),
     "layout": lambda: HeadLayout(T=2, embed_dim=6, num_heads=3),
     "orders": lambda: HeadLayout(
-        2, embed_dim=4, num_heads=2, batch=2, recipes=ORDERS, beside=""
+        2, embed_dim=6, num_heads=2, batch=2, recipes=ORDERS, beside=""
     ),
     "painter": lambda: MaskPainter(7),
     "einsum": EinsumSteps,
@@ -172,6 +172,18 @@ def test_it_fits_one_screen_in_every_state_to_try(walk, name, screen):
 def test_what_stands_below_a_widget_never_jumps_up(walk, name, screen):
     heights = [round(x) for x in walk(name, screen).heights]
     assert heights == sorted(heights)
+
+
+@pytest.mark.parametrize("name", LESSONS)
+def test_a_screen_that_grows_leaves_no_empty_foot(live, name):
+    """A tablet that is turned: what a narrow column needed is given back."""
+    desk, phone = MOST["desk"][0], MOST["phone"][0]
+    widget = LESSONS[name]()
+    fresh = live(widget, viewport=desk).root_element.evaluate(HEIGHT)
+    opened = live(widget, viewport=phone)
+    opened.page.set_viewport_size(desk)
+    opened.settle()
+    assert opened.root_element.evaluate(HEIGHT) == pytest.approx(fresh, abs=1)
 
 
 @pytest.mark.parametrize("name", LESSONS)
