@@ -279,7 +279,7 @@ def has_figure(cell) -> bool:
 
 @pytest.mark.parametrize("path", book.chapters(), ids=lambda path: path.stem)
 def test_captions_are_numbered_by_chapter(path):
-    """The opening figure is number 1, wherever it is drawn; the others follow as read."""
+    """The opening figure is number 1, wherever it is drawn; others follow as read."""
     figures = soup(book.HTML / f"book/{path.stem}.html").select(".cell_output figure")
     figures = [x for x in figures if x.select_one(".caption-number")]
     assert len(figures) == sum(map(has_figure, notebook.read(path).cells))

@@ -226,14 +226,14 @@ def _prepared(runner: _Runner, probe: dict):
         try_ways(bound(submission.forward, task, (), submission), probe)
     with as_it_was(submission):
         p = probe["options"].get("dropout", 0.5)
-        off = not drops(submission)
-        dropped = p is not None and set_dropout(submission, p)
+        dropping = drops(submission)
         if makes_layers(runner.submission):
             asked = inspect.signature(runner.submission).parameters
-            argument = any("drop" in name.lower() for name in asked)
-            off, dropped = off and not argument, dropped or argument
-        if probe["options"].get("train") and p and (off or not dropped):
+            dropping |= any("drop" in name.lower() for name in asked)
+        if probe["options"].get("train") and p and not dropping:
             raise Skip("the module has no dropout")
+        if p is not None:
+            set_dropout(submission, p)
         submission.train(bool(probe["options"].get("train")))
         wanted = next(x for x in probe["inputs"].values() if isinstance(x, Tensor))
         dtype = getattr(torch, probe["options"].get("dtype", ""), wanted.dtype)
@@ -291,12 +291,10 @@ def drops(module: nn.Module) -> bool:
     return any(getattr(owner, name) > 0 for owner, name in _dropouts(module))
 
 
-def set_dropout(module: nn.Module, p: float) -> bool:
-    """Every dropout of the module to p; False if it has none."""
-    found = list(_dropouts(module))
-    for owner, name in found:
+def set_dropout(module: nn.Module, p: float) -> None:
+    """Every dropout of the module to p."""
+    for owner, name in _dropouts(module):
         setattr(owner, name, p)
-    return bool(found)
 
 
 def _dropouts(module: nn.Module) -> Iterator[tuple[nn.Module, str]]:
