@@ -79,7 +79,8 @@ def _unkept(where: str, hint: str = "") -> Callable[..., str]:
         seen = "the output is wrong" if finite else "NaN or infinity comes out"
         seen = f"the returned weights {weights}" if weights else seen
         seen = f"{dtype} comes out" if dtype else seen
-        return f"{where[0].upper()}{where[1:]}, {seen}{hint}."
+        stop = "" if hint.endswith("?") else "."
+        return f"{where[0].upper()}{where[1:]}, {seen}{hint}{stop}"
 
     return words
 

@@ -100,6 +100,12 @@ def test_a_row_is_told_by_what_is_wrong_with_it(yours, right, words):
     assert said.startswith(words)
 
 
+@pytest.mark.parametrize("code", ["no_dropout", "gradients", "strided"])
+def test_a_sentence_ends_once(code):
+    said = in_words(Fact(code))
+    assert said[-1] in ".?" and said[-2] not in ".?"
+
+
 @pytest.mark.parametrize(
     ("way", "words"),
     [
