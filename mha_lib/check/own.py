@@ -26,7 +26,7 @@ versions of it::
     One mistake in your spread.
       It takes one spread of all rows. [of-all]
       Your result has the shape (); (3,) is right.
-      In all 2 calls that were tried your numbers are those that this gives: ...
+      This explains all 2 calls that were tried: ...
 
 A task is judged wherever its code was run: in a notebook that registers it or imports
 the file that does, or by the grader, which finds both in the cells of an assignment

@@ -132,11 +132,10 @@ def _reproduced(count: int, all: int, mistakes: int = 1, ways: int = 1) -> str:
     """What it means that something is named, and what to do."""
     calls = "all" if count == all else f"{count} of the"
     calls = f"{calls} {all} calls that were" if all > 1 else "the one call that was"
-    this = "this gives" if mistakes == 1 else "these mistakes give together"
-    this = this if ways == 1 else "each of these gives"
+    this = "This explains" if mistakes == 1 else "Together these explain"
+    this = this if ways == 1 else "Each of these explains"
     mend = "mend it" if mistakes == ways == 1 else "mend one"
-    said = f"In {calls} tried your numbers are those that {this}: {mend}"
-    return f"{said}, then check again."
+    return f"{this} {calls} tried: {mend}, then check again."
 
 
 def _shapes(
@@ -281,7 +280,10 @@ WORDS: dict[str, str | Callable[..., str]] = {
         if beside
         else "A query that sees no key has to get zeros, and does not."
     ),
-    "biases": lambda names: f"Your layer lacks biases: {', '.join(names)}.",
+    "biases": lambda names: (
+        f"Your layer lacks biases: {', '.join(names)}. (Of the key's none is asked: it "
+        "would change no weight.)"
+    ),
     "call_by_place": "It has to take its arguments by place, in the order of the task; "
     "yours has {order}.",
     "not-seen": "The task asks for this, and it was not seen to hold: {name}.",

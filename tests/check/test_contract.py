@@ -6,6 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from mha_lib import BatchedMHA
 from mha_lib.check import TASKS, check, diagnose, judged, property_names
 from mha_lib.check.beside.words import RAN_WITH
 from mha_lib.check.contract import ON_REQUEST
@@ -71,6 +72,31 @@ def test_what_is_said_of_an_empty_row_is_true_of_output_and_weights():
     for asked in ["weights"], ["zeros_for_empty_rows"], ["zeros_for_empty_rows"] * 2:
         said = repr(check(weights_of_an_empty_row, "attention", requires=asked))
         assert "NaN" in said and "Not a mistake" not in said
+
+
+class Averaged(BatchedMHA):
+    def forward(self, *inputs, **options):
+        output, weights = super().forward(*inputs, **options)
+        return output, weights.mean(1)
+
+
+@pytest.mark.parametrize(("asked", "no_mistake"), [((), True), (("weights",), False)])
+def test_averaged_weights_are_no_mistake_where_nobody_asks_for_others(
+    asked, no_mistake
+):
+    said = repr(check(Averaged, "mha", requires=asked))
+    assert ("Not a mistake: averaged over the heads." in said) is no_mistake
+    assert ("yours are averaged." in said) is not no_mistake
+
+
+class Inverted(Right):
+    def forward(self, query, key, value, mask=None):
+        return super().forward(query, key, value, None if mask is None else ~mask)
+
+
+def test_beside_a_mistake_nothing_is_said_of_empty_rows():
+    said = repr(check(Inverted, "mha"))
+    assert "[mask-inverted]" in said and "Not a mistake" not in said
 
 
 MADE = "of a query that sees no key is made of "

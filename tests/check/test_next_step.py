@@ -118,15 +118,15 @@ def test_scores_are_told_by_what_they_are_divided():
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ({"count": 12, "all": 12}, "In all 12 calls that were tried your numbers are"),
-        ({"count": 9, "all": 12}, "In 9 of the 12 calls that were tried your"),
-        ({"count": 1, "all": 1}, "In the one call that was tried your"),
         (
-            {"count": 2, "all": 2, "mistakes": 2},
-            "these mistakes give together: mend one",
+            {"count": 12, "all": 12},
+            "This explains all 12 calls that were tried: mend",
         ),
-        ({"count": 2, "all": 2, "ways": 2}, "each of these gives: mend one"),
-        ({"count": 2, "all": 2}, "this gives: mend it, then check again."),
+        ({"count": 9, "all": 12}, "This explains 9 of the 12 calls that were tried"),
+        ({"count": 1, "all": 1}, "This explains the one call that was tried"),
+        ({"count": 2, "all": 2, "mistakes": 2}, "Together these explain all 2 calls"),
+        ({"count": 2, "all": 2, "ways": 2}, "Each of these explains all 2 calls"),
+        ({"count": 2, "all": 2, "ways": 2}, "tried: mend one, then check again."),
     ],
 )
 def test_what_a_name_rests_on_is_said_with_what_to_do(values, words):

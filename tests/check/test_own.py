@@ -220,10 +220,8 @@ def test_a_mistake_that_the_task_knows_is_said_in_its_words(plus):
     assert report.diagnosis.mistakes == ["twice"] and not report
     lines = repr(report).splitlines()
     assert lines[:2] == ["One mistake in your own.plus.", "  It is doubled. [twice]"]
-    assert lines[-1] == (
-        "  In the one call that was tried your numbers are those that this gives: "
-        "mend it, then check again."
-    )
+    explained = "This explains the one call that was tried"
+    assert lines[-1] == f"  {explained}: mend it, then check again."
     assert "It is &lt;squared&gt;. [squared]" in check(torch.square, plus)._repr_html_()
     assert check(lambda x: 1 + x, plus)
 

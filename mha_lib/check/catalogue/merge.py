@@ -53,7 +53,6 @@ MISTAKES = (
         "All heads could change places",
         "the heads are summed, not concatenated",
         _LOOP,
-        "awf/functional-transformer#8",
         stages={"merge": lambda context: context.sum(-3)},
         tasks=_MERGE,
     ),
