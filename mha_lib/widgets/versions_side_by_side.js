@@ -58,6 +58,11 @@ function picture(ui, side, now, go) {
     const place = places[((down * across + right) * rows + i) * columns + j];
     if (place) go(place);
   };
+  /** What lies below the edge shows by a fade, until it has been scrolled to. */
+  const more = () => {
+    frame.toggleAttribute("data-below", frame.scrollTop + frame.clientHeight < frame.scrollHeight - 4);
+  };
+  frame.addEventListener("scroll", more, { passive: true });
   frame.addEventListener("pointermove", point);
   frame.addEventListener("pointerdown", point);
   frame.addEventListener("pointerleave", () => {
@@ -103,6 +108,7 @@ function picture(ui, side, now, go) {
     const bring = !pointed && brought !== `${step.name} ${block}` && layout.height > tallest;
     if (bring && (top < frame.scrollTop || top + high > frame.scrollTop + tallest)) frame.scrollTop = top;
     brought = `${step.name} ${block}`;
+    more();
   });
   return frame;
 }
