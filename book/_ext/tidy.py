@@ -134,10 +134,10 @@ FOLD = re.compile(
 
 
 USED = "Code that is used below"
-DEFINED = re.compile(r"^(?:def|class) (\w+)", re.MULTILINE)
+NAMED = 4  # of the names that are used; a title is read in one look
 
 
-def what_is_folded(cell: nodes.container, used: bool) -> str:
+def what_is_folded(cell: nodes.container, used: list[str]) -> str:
     """Name a fold by what it holds; all would read "code cell source"."""
     code, shown = cell.children[0].astext(), cell.children[1:]
     if "tag_setup" in cell["classes"]:
@@ -150,12 +150,12 @@ def what_is_folded(cell: nodes.container, used: bool) -> str:
         return "How this is computed"
     if code.startswith("# The data"):
         return "The data"
-    if "assert" not in code:
-        names = ", ".join(DEFINED.findall(code))
-        return f"Code that is used below: {names}" if names else USED
-    if used:
-        return "Code that is used below, and assertions"
-    return "The assertions behind the text"
+    checks = "assert" in code
+    if checks and not used:
+        return "The assertions behind the text"
+    names = ", ".join([*used[:NAMED], "…"][: len(used)])
+    title = f"{USED}: {names}" if names else USED
+    return f"{title}; and assertions" if checks else title
 
 
 def binds(tree: ast.Module) -> set[str]:
@@ -184,8 +184,8 @@ def reads(tree: ast.Module) -> set[str]:
 OF_IPYTHON = re.compile(r"^( *)[%!].*$", re.MULTILINE)
 
 
-def used_below(cells: list[nodes.container]) -> list[bool]:
-    """Of each cell, whether a later one that is no mere check reads its names.
+def used_below(cells: list[nodes.container]) -> list[list[str]]:
+    """Of each cell, the names that a later one that is no mere check reads.
 
     Names that an earlier cell gave, or the later one gives itself, count not.
     """
@@ -199,7 +199,8 @@ def used_below(cells: list[nodes.container]) -> list[bool]:
             if not check:
                 later |= (reads(other) - binds(other)) & own
         given |= own
-        found.append(bool(later))
+        written = re.findall(r"\w+", sources[i])
+        found.append(sorted(later, key=written.index))
     return found
 
 
