@@ -111,7 +111,7 @@ class PronounReader(nn.Module):
     def forward(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
         """Tokens (B, T) → votes (B, W) for the noun, and the row of *it*, (B, H, T)."""
         x = self.word(tokens)  # (B, T, E)
-        output, weights = self.mha(x[:, IT : IT + 1], x)  # (B, 1, E), (B, H, 1, T)
+        output, weights = self.mha(x[:, IT : IT + 1], x, x)  # (B, 1, E), (B, H, 1, T)
         return output[:, 0] @ self.word.weight.T, weights[:, :, 0]
 
 
