@@ -1,0 +1,54 @@
+"""Chapter 5 shows its class in GPT-2, whose file no test can fetch: here it runs."""
+
+import math
+import re
+
+import nbformat
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+from transformers import GPT2Config, GPT2LMHeadModel
+
+from mha_lib import causal_mask
+from tools import book
+
+CELLS = nbformat.read(book.ROOT / "book" / "05_masks.ipynb", as_version=4).cells
+(SHOWN,) = (
+    found[1]
+    for cell in CELLS
+    if (found := re.search(r"```python\n(from transf.*?)```", cell.source, re.DOTALL))
+)
+(LAYER,) = (cell.source for cell in CELLS if cell.source.startswith("class MHA("))
+
+
+@pytest.fixture
+def gpt2(monkeypatch):
+    """A small one, with biases that are not zero."""
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 50, "n_embd": 24, "n_head": 4, "n_layer": 2}
+    model = GPT2LMHeadModel(GPT2Config(**sizes)).eval().requires_grad_(False)
+    for parameter in model.parameters():
+        parameter += 0.2 * torch.randn_like(parameter)
+    fetched = {"gpt2": model}.__getitem__
+    monkeypatch.setattr(GPT2LMHeadModel, "from_pretrained", fetched)
+    return model
+
+
+@pytest.mark.parametrize("change", [("", ""), ("(3)", "(3)[::-1]")])
+def test_the_class_of_the_chapter_does_in_gpt2_what_its_own_layer_did(gpt2, change):
+    tokens = torch.randint(50, (2, 7))
+    before = gpt2(tokens).logits
+    written = gpt2.generate(tokens[:1], max_new_tokens=3, do_sample=False)
+
+    given = {"math": math, "torch": torch, "nn": nn, "F": F, "causal_mask": causal_mask}
+    exec(LAYER.replace(*change), given)
+    exec(SHOWN, given)
+    after = gpt2(tokens).logits
+    # logits of float32 are about 9; a product of 24 terms rounds at the sixth digit
+    right = change == ("", "")
+    assert torch.allclose(after, before, atol=1e-4) is right
+    assert (after != before).any()  # rounded otherwise: it was the chapter's
+    if right:
+        settings = {"max_new_tokens": 3, "do_sample": False, "use_cache": False}
+        assert torch.equal(gpt2.generate(tokens[:1], **settings), written)
