@@ -178,6 +178,38 @@ def test_nothing_on_paper_asks_to_be_pressed(sheet):
         assert sheet.page.locator(".mha-lead").evaluate_all(seen) == 0  # "Choose …"
 
 
+GAMES = [  # beside those of the sheet
+    "book/06_einsum_sequence_first",
+    "book/09_they_all_agree",
+    "book/13_what_the_heads_learned",
+    "book/play/which_head_knows",
+]
+
+
+@pytest.mark.parametrize("page", GAMES)
+def test_what_is_set_is_read_on_paper_and_not_pressed(visit, page):
+    """A map needs the words of its menu, and no arrow, slider, *next* or *undo*."""
+    opened = visit(page, viewport=PAPER).page
+    opened.wait_for_selector("html[data-widgets=ready]", state="attached")
+    tools = opened.locator(".mha input").all() + [
+        one
+        for name in ("previous", "next", "undo", "play")
+        for one in opened.locator(".mha").get_by_text(name, exact=True).all()
+    ]
+    lists = opened.locator(".mha select")
+    assert any(one.is_visible() for one in tools)
+    with printing(opened):
+        assert not any(one.is_visible() for one in tools)
+        looks = lists.evaluate_all(
+            """all => all.filter(x => x.checkVisibility()).map(x => {
+                const look = getComputedStyle(x);
+                return look.appearance + look.borderTopWidth;
+            })"""
+        )
+    assert set(looks) <= {"none0px"}
+    assert bool(looks) == (page in GAMES[1:3])
+
+
 ORDER = """() => [...document.querySelectorAll('article :is(.exercise, .solution, h2)')]
     .map(x => x.classList[0] ?? x.firstChild.textContent)"""
 
