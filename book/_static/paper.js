@@ -13,10 +13,12 @@
   };
   /** What paper leaves out is on the page: where that is, and what of it is meant. */
   function said() {
-    const left = ["The set-up cell and the code of pictures are folded on this page and not printed"];
+    const left = [];
+    if (document.querySelector("article .tag_setup")) left.push("The set-up cell and the code of pictures are folded on this page and not printed");
     if ([...document.querySelectorAll("article details")].some(isHint)) left.push("so are the hints to its tasks");
-    const address = location.protocol === "file:" ? "" : ` It is ${location.origin}${location.pathname}.`;
-    return line(`${left.join("; ")}.${address}`);
+    const page = left.length ? "It is" : "This page is";
+    const address = location.protocol === "file:" ? "" : `${page} ${location.origin}${location.pathname}.`;
+    return line([left.length && `${left.join("; ")}.`, address].filter(Boolean).join(" "));
   }
   const isHint = (fold) => /^Hint \d/.test(fold.firstElementChild?.textContent.trim());
   let back = []; // what brings the screen back, the last first

@@ -297,6 +297,13 @@ def test_paper_says_what_it_leaves_out_and_whence_it_is(visit, page, hints):
     assert opened.locator(".on-paper").count() == 0
 
 
+def test_paper_of_a_page_without_cells_misses_none(visit):
+    opened = visit("book/instructors_guide", viewport=PAPER).page
+    with printing(opened):
+        said = opened.locator(".on-paper").inner_text()
+    assert said == f"This page is {opened.url}."
+
+
 def test_sheets_have_margins_and_numbers(visit):
     rules = visit("book/05_masks", viewport=PAPER).page.evaluate(
         """() => [...document.styleSheets].flatMap(sheet => {
