@@ -102,7 +102,7 @@ export function heatmap(ui, { content, move, pick, rowTitle = "query", columnTit
       Object.assign(canvas.style, { width: `${width}px`, height: `${height}px` });
       const below = unlit.getContext("2d");
       below.scale(scale, scale);
-      drawTitles(below, layout, colours, rowTitle, columnTitle);
+      drawTitles(below, { ...layout, width }, colours, rowTitle, columnTitle);
       drawLabels(below, now, layout, colours);
       drawCells(below, now, layout, colours);
       known = of;
@@ -118,14 +118,16 @@ export function heatmap(ui, { content, move, pick, rowTitle = "query", columnTit
   return frame;
 }
 
-function drawTitles(context, { left, top, cell }, colours, rowTitle, columnTitle) {
+function drawTitles(context, { left, top, cell, width }, colours, rowTitle, columnTitle) {
   context.textBaseline = "middle";
   context.font = `11px ${FONT}`;
   context.fillStyle = colours.muted;
   context.textAlign = "left";
-  const every = everyOf(cell);
-  const named = every > 1 ? ` (every ${every}${["nd", "rd"][every - 2] ?? "th"} named; point for more)` : "";
-  context.fillText(`${columnTitle} →${named}`, left, 8);
+  const [every, title] = [everyOf(cell), `${columnTitle} →`];
+  const nth = `every ${every}${["nd", "rd"][every - 2] ?? "th"}`;
+  const notes = every > 1 ? [` (${nth} named; point for more)`, ` (${nth} named)`, ` (${nth})`] : [];
+  const fits = (note) => left + context.measureText(title + note).width <= width;
+  context.fillText(title + (notes.find(fits) ?? ""), left, 8);
   if (left === BARE) return;
   context.save();
   context.translate(8, top);

@@ -485,6 +485,34 @@ def test_a_phone_leaves_no_hole_below_the_bars(live):
     assert 0 <= gap < 16
 
 
+# Where the title of the columns ends on a map, and how wide that map is.
+TITLES = """() => {
+    window.titles = [];
+    const pen = CanvasRenderingContext2D.prototype;
+    const {fillText} = pen;
+    pen.fillText = function (text, x, ...rest) {
+        const wide = this.canvas.width / devicePixelRatio;
+        if (text.startsWith('key →')) {
+            window.titles.push([text, x + this.measureText(text).width, wide]);
+        }
+        return fillText.call(this, text, x, ...rest);
+    };
+}"""
+
+
+@pytest.mark.parametrize("screen", MOST)
+@pytest.mark.parametrize("words", [12, 40, 100])
+def test_the_title_of_the_keys_is_not_cut(live, screen, words):
+    opened = live(ModelLab(), viewport=MOST[screen][0])
+    ready(opened)
+    opened.page.evaluate(TITLES)
+    type_text(opened, "the list of " * (words // 3))
+    titles = opened.page.evaluate("window.titles")
+    assert titles and all(end <= wide for _, end, wide in titles), titles
+    if screen == "desk" and words == 100:
+        assert "every" in titles[-1][0]
+
+
 def test_no_column_is_cut_on_a_phone(live):
     opened = live(ModelLab(), viewport=PHONE)
     beyond = "x => x.scrollWidth - x.clientWidth"
