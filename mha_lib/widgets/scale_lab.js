@@ -287,7 +287,10 @@ function panel(ui, frame, tall, content) {
     const first = (s) => (s === key ? Infinity : Math.abs(values[s]));
     const order = range(values.length).sort((a, b) => first(b) - first(a));
     const label = (s, at, said) => ({ x: x(s + 0.5), y: at, text: said, class: s === key ? "mha-lit" : "" });
-    const number = (s) => label(s, y(values[s]) + (values[s] < 0 ? 11 : -4), text(values[s]));
+    const number = (s) => {
+      const one = label(s, y(values[s]) + (values[s] < 0 ? 12 : -4), text(values[s]));
+      return { ...one, x: Math.min(width - half(one), Math.max(LEFT - 2 + half(one), one.x)) }; // beside the axis
+    };
     const most = pitch < 16 ? 7 : values.length; // narrow bars drown in numbers
     const every = Math.ceil(16 / pitch);
     const places = [key, ...range(values.length).filter((s) => s % every === 0)].map((s) => label(s, height - 4, `${s}`));
@@ -314,12 +317,14 @@ function renew(group, wanted) {
   while (group.children.length > wanted.length) group.lastChild.remove();
 }
 
+/** Of the width of a label; what is lit is bold. */
+const half = ({ text, class: lit }) => (lit ? 4 : 3.5) * text.length;
+
 /** Of all labels those that cover none before them. */
 function fitting(labels) {
-  const half = ({ text }) => 3.2 * text.length;
   const found = [];
   for (const one of labels) {
-    const free = (other) => Math.abs(one.x - other.x) > half(one) + half(other) || Math.abs(one.y - other.y) > 10;
+    const free = (other) => Math.abs(one.x - other.x) > half(one) + half(other) || Math.abs(one.y - other.y) > 11;
     if (found.every(free)) found.push(one);
   }
   return found;

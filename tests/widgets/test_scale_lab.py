@@ -9,6 +9,7 @@ import torch
 
 from mha_lib.widgets import ScaleLab
 from mha_lib.widgets.scale_lab import head_sizes
+from tests.widgets.conftest import MOST as SCREENS
 from tests.widgets.conftest import assert_says, number
 
 T, S, MOST = 6, 9, 20
@@ -499,3 +500,30 @@ def test_wrong_arguments_name_the_requirement(q, k, options, message):
 def test_words_are_not_vectors():
     with pytest.raises(TypeError, match="q must be numbers of shape"):
         ScaleLab("abc", torch.zeros(2, 3))
+
+
+# The size of each letter at the bars, and the labels that lie over one another.
+LETTERS = """root => [...root.querySelectorAll('.mha-bars svg')].map(picture => {
+    const all = [...picture.querySelectorAll('text')];
+    const boxes = all.map(x => x.getBoundingClientRect());
+    const over = (a, b) => Math.min(a.right, b.right) - Math.max(a.left, b.left) > 0.5
+        && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 4; // lines have room
+    return [
+        Math.min(...all.map(x => parseFloat(getComputedStyle(x).fontSize))),
+        all.flatMap((x, i) => all.slice(i + 1)
+            .filter((y, j) => over(boxes[i], boxes[i + 1 + j]))
+            .map(y => `${x.textContent} ${y.textContent}`)),
+    ];
+})"""
+
+
+@pytest.mark.parametrize(("viewport", "_"), SCREENS.values(), ids=SCREENS)
+def test_numbers_at_the_bars_are_read_and_apart(live, viewport, _):
+    q, k = torch.randn(2, 16, 256, generator=torch.Generator().manual_seed(0))
+    opened = live(ScaleLab(q, k), viewport=viewport)
+    for button in opened.root_element.locator(".mha-tries button").all():
+        button.click()
+        found = opened.root_element.evaluate(LETTERS)
+        assert len(found) == 4
+        assert [over for _, over in found] == [[]] * 4
+        assert min(size for size, _ in found) >= 11
