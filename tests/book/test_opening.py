@@ -74,7 +74,25 @@ def test_the_aims_unfold_with_a_key(visit, page):
     assert aims.locator("li").count() > 1 and aims.locator("ul").is_visible()
 
 
-@pytest.mark.parametrize("page", ["book/play/break_it", "book/play/which_head_knows"])
+TO_PLAY = ["book/play/break_it", "book/play/which_head_knows"]
+SHIFTS = """() => new Promise(done => {
+    new PerformanceObserver(list => done(list.getEntries().map(x => x.value)))
+        .observe({type: 'layout-shift', buffered: true});
+    setTimeout(() => done([]), 500);
+})"""
+
+
+@pytest.mark.parametrize("screen", [DESK, PHONE], ids=["desk", "phone"])
+@pytest.mark.parametrize("page", TO_PLAY)
+def test_what_follows_a_game_does_not_move_when_it_comes(visit, page, screen):
+    opened = visit(page, "file", viewport=screen).page
+    opened.wait_for_selector("html[data-widgets=ready]", state="attached")
+    assert sum(opened.evaluate(SHIFTS)) < 0.02
+    held = "x => x.parentElement.parentElement.clientHeight - x.clientHeight"
+    assert opened.locator(".mha").evaluate(held) < 40  # no room is left over
+
+
+@pytest.mark.parametrize("page", TO_PLAY)
 def test_a_page_to_play_with_opens_with_its_game(visit, page):
     opened = visit(page, viewport=DESK).page
     opened.wait_for_selector("html[data-widgets=ready]", state="attached")
