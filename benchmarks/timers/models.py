@@ -63,9 +63,10 @@ def goal(kind: str, cells: list[dict]) -> str:
     """How fast we are in times of the better peer, size by size."""
     found = [models.best_against_peers(cell) for cell in cells]
     reached = all(number >= 1 - RESOLUTION for number in found)
-    numbers = ", ".join(f"{number:.2f}" for number in found)
+    numbers = ", ".join(f"{number:.3f}" for number in found)
     word = "reached" if reached else "MISSED"
-    return f"Our best in times of the better peer: {numbers} (goal 1.0: {word})."
+    aim = f"goal 1.0, resolution {RESOLUTION:.0%}: {word}"
+    return f"Our best in times of the better peer: {numbers} ({aim})."
 
 
 def main(arguments: list[str] | None = None) -> int:

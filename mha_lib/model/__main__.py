@@ -24,6 +24,7 @@ from mha_lib.model.text import read_text
 from mha_lib.model.training import Plan
 from mha_lib.model.transformer import Sizes
 
+BROUGHT = {"anywidget", "filelock", "matplotlib", "safetensors", "tokenizers", "tqdm"}
 MEMORY = re.compile(r"allocate|out of memory", re.IGNORECASE)
 TITLE = "What does each head look at?"
 PROMPT = "The statement"
@@ -159,6 +160,13 @@ def main(words: list[str] | None = None) -> None:
         said = goes_on if given.command == "train" else ""
         print(f"\nStopped.{said}", file=sys.stderr)
         raise SystemExit(130) from None
+    except ModuleNotFoundError as error:
+        name = (error.name or "").partition(".")[0]
+        if name not in BROUGHT:
+            raise
+        said = f"{given.command}: this needs {name}: pip install {name}"
+        print(said, file=sys.stderr)
+        raise SystemExit(2) from None
     except (ValueError, OSError) as error:
         print(f"{given.command}: {error}", file=sys.stderr)
         raise SystemExit(2) from None

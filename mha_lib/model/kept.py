@@ -76,7 +76,8 @@ def load_model(
         with torch.device("meta"):  # no memory for sizes that are a lie
             model = LanguageModel(sizes, STYLE)
     except (ValueError, RuntimeError, TypeError, ArithmeticError) as error:
-        raise ValueError(f"{folder / 'sizes.json'}: {error}") from None
+        reason = str(error).splitlines()[0]  # torch adds where in its code it was
+        raise ValueError(f"{folder / 'sizes.json'}: {reason}") from None
     check_shapes(model, tensors, path)
     model = LanguageModel(sizes, STYLE)
     put(model, tensors, path)

@@ -24,6 +24,7 @@ __all__ = [
 UNKNOWN = "\N{REPLACEMENT CHARACTER}"
 """Token 0 of every tokenizer: what a character becomes that it has never seen."""
 
+STRANGE = "\0"  # no text of ours has it
 SHORTEST = 1000  # characters
 STEPS_APART = 1_000_003  # of two seeds: no run is so long that it meets the next one's
 # A word with the blank before it, digits, signs, blanks; as GPT-2 does, so that the
@@ -65,7 +66,7 @@ def read_text(path: str | PathLike | None = None) -> str:
         raise ValueError(
             f"the text must be a file that can be read; {path}: {error.strerror}"
         ) from None
-    if (at := text.find("\0")) >= 0:
+    if (at := text.find(STRANGE)) >= 0:
         raise ValueError(f"the text must be text; {path} has a NUL at character {at}")
     if len(text) < SHORTEST:
         raise ValueError(
@@ -261,10 +262,13 @@ def load_tokenizer(path: str | PathLike) -> Characters | BytePairs:
             return Characters([UNKNOWN, *characters])
         from tokenizers import Tokenizer
 
-        return BytePairs(Tokenizer.from_str(json.dumps(content)))
-    except ImportError:
+        made = BytePairs(Tokenizer.from_str(json.dumps(content)))
+        if made.decode(made.encode(STRANGE)) not in (UNKNOWN, STRANGE):
+            raise ValueError(f"what it does not know must be {UNKNOWN}")
+        return made
+    except (ImportError, KeyboardInterrupt):
         raise
-    except Exception as error:  # the library raises Exception itself
+    except BaseException as error:  # the library raises Exception itself, or panics
         raise ValueError(
             f"a tokenizer must be a file that save() wrote; {path}: {error}"
         ) from None

@@ -92,7 +92,9 @@ export default widget("Model lab", (ui) => {
     check(ui, sizes);
     const wanted = JSON.stringify(asked());
     const first = ui.get("first");
-    if (wanted === JSON.stringify(first.asked)) [now, waiting] = [first, false];
+    const isFirst = Object.entries(asked()).every(([trait, x]) => // a notebook sorts their names
+      JSON.stringify(x) === JSON.stringify(first.asked[trait]));
+    if (isFirst) [now, waiting] = [first, false];
     else if (lab) [now, waiting] = [lab.view(asked()) ?? now, false]; // of no text the last one stays
     else {
       waiting = true;

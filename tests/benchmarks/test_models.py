@@ -117,6 +117,9 @@ def test_the_goal_is_judged_by_the_better_peer_and_our_best():
     assert models.tokens_a_second(entry, "dropin") == pytest.approx(57 / 0.024)
     wrote = {**entry, "kind": "writing"}
     assert models.tokens_a_second(wrote, "fused") == pytest.approx(11 / 0.030)
-    assert "1.50 (goal 1.0: reached)" in timer.goal("learning", [entry])
-    rows["dropin"]["ratio"] = rows["fused"]["ratio"] = 1.3
-    assert "(goal 1.0: MISSED)" in timer.goal("learning", [entry])
+    goal = "(goal 1.0, resolution 3%: "
+    assert f"1.500 {goal}reached)" in timer.goal("learning", [entry])
+    rows["dropin"]["ratio"] = rows["fused"]["ratio"] = 1.2 / 0.975
+    assert f"0.975 {goal}reached)" in timer.goal("learning", [entry])
+    rows["dropin"]["ratio"] = rows["fused"]["ratio"] = 1.2 / 0.965
+    assert f"0.965 {goal}MISSED)" in timer.goal("learning", [entry])

@@ -20,3 +20,12 @@ def root():
 def test_a_chapter_is_light(chromium, root, page):
     weight = load(chromium, f"{root}/{page}.html", False)["bytes"] / 1000
     assert 100 < weight < MOST, f"{page}: {weight:.0f} kB"
+
+
+def test_the_numbers_of_a_model_are_loaded_when_a_reader_asks(visit):
+    page = visit("book/play/which_head_knows").page
+    page.wait_for_selector("html[data-widgets=ready]", state="attached")
+    numbers = page.locator("script[src*='/widgets/model']")
+    assert numbers.count() == 0  # the page has the first view as it is
+    page.locator("textarea").fill("The list is")
+    numbers.wait_for(state="attached")

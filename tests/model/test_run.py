@@ -209,6 +209,33 @@ def test_tokens_are_numbered_from_0_on(tmp_path):
         load_tokenizer(tmp_path / "tokenizer.json")
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"continuing_subword_prefix": "a b"},  # the library panics
+        {"unk_token": "elsewhere"},  # it fails at the first strange character
+        {"type": "WordLevel", "unk_token": "elsewhere"},
+    ],
+    ids=["prefix", "unknown", "another model"],
+)
+def test_a_tokenizer_that_cannot_cut_a_text_is_refused_in_words(tmp_path, change):
+    path = tmp_path / "tokenizer.json"
+    content = json.loads((KEPT / "tokenizer.json").read_text("utf-8"))
+    content["model"] |= change
+    path.write_text(json.dumps(content), "utf-8")
+    with pytest.raises(ValueError, match=r"that save\(\) wrote; .*tokenizer\.json"):
+        load_tokenizer(path)
+
+
+def test_a_number_too_large_for_torch_is_refused_in_one_line(whole, tmp_path):
+    folder = spoiled(whole, tmp_path / "huge", lambda content: content)
+    sizes = json.loads((folder / "sizes.json").read_text("utf-8"))
+    (folder / "sizes.json").write_text(json.dumps(sizes | {"context": 10**30}), "utf-8")
+    with pytest.raises(ValueError, match=r"sizes\.json: .") as refused:
+        load_model(folder)
+    assert len(str(refused.value).splitlines()) == 1
+
+
 def test_a_run_that_is_killed_while_it_first_measures_goes_on(
     whole, tmp_path, monkeypatch
 ):
@@ -383,6 +410,23 @@ def test_what_is_not_there_is_a_sentence(words, said, tmp_path, capsys):
         main([word.format(tmp_path) for word in words])
     (line,) = capsys.readouterr().err.splitlines()
     assert ended.value.code == 2 and said in line
+
+
+@pytest.mark.parametrize("module", ["filelock", "tokenizers", "safetensors", "tqdm"])
+def test_a_library_that_is_not_installed_is_a_sentence(
+    module, monkeypatch, tmp_path, capsys
+):
+    text = tmp_path / "text.txt"
+    text.write_text(TEXT, "utf-8")
+    for name in [x for x in sys.modules if x.partition(".")[0] == module]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, module, None)  # it cannot be imported
+    words = ["train", "--text", str(text), "--out", str(tmp_path / "run"), *SMALL]
+    with pytest.raises(SystemExit) as ended:
+        main([*words, "--pairs", "60"])
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == f"train: this needs {module}: pip install {module}"
+    assert ended.value.code == 2
 
 
 @pytest.fixture(scope="module")

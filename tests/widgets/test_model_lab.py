@@ -548,13 +548,18 @@ def test_drawing_follows_the_theme_of_the_page(live):
 
 
 def apart(widget, folder) -> None:
-    """A page and the model's numbers beside it, as the book's pages have them."""
+    """A page and the model's numbers beside it, as the book's pages have them.
+
+    Names of a state are sorted there: a notebook is stored so.
+    """
     page = to_html(widget, title="Test")
-    packed = json.dumps(widget.packed)
-    assert packed in page
-    page = page.replace(packed, '""').replace(
-        '"packed_at":""', '"packed_at":"model.js"'
-    )
+    (text,) = re.findall(r'widget-state\+json">(.*?)</script>', page, re.DOTALL)
+    whole = json.loads(text)
+    (own,) = (x["state"] for x in whole["state"].values() if "packed" in x["state"])
+    assert own["packed"] == widget.packed
+    own |= {"packed": "", "packed_at": "model.js"}
+    whole = json.loads(json.dumps(whole, sort_keys=True))
+    page = page.replace(text, page_module.in_script(whole))
     (folder / "page.html").write_text(page, encoding="utf-8")
 
 

@@ -360,6 +360,16 @@ MISTAKES = {
         "The norm does not use its weight and bias: after the division each feature "
         "is multiplied by one number and another is added.",
     ),
+    "norm-rms": (
+        _with(Norm=nn.RMSNorm),
+        "The norms are RMSNorms, which neither subtract the mean nor have a bias; the "
+        "task asks for LayerNorms.",
+    ),
+    "norm-without-bias": (
+        _with(Norm=partial(nn.LayerNorm, bias=False)),
+        "The norms have no bias: after the division each feature is multiplied by one "
+        "number, and another is added.",
+    ),
     "mlp-of-e": (
         _with(times=1),
         "The mlp is E wide between its two layers; the task asks for 4E.",

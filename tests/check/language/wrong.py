@@ -265,6 +265,10 @@ WRONG = [  # task, program, old, new, name
     ("block", "Usual", "self.norm2(x)", "self.norm2(h)", "norm2-of-first-copy"),
     ("block", "Usual", "self.norm2 = nn.LayerNorm(embed_dim)",
      "self.norm2 = self.norm1", "one-norm-for-both"),
+    ("block", "Usual", "nn.LayerNorm(embed_dim)", "nn.RMSNorm(embed_dim)",
+     "norm-rms"),
+    ("block", "Usual", "nn.LayerNorm(embed_dim)", "nn.LayerNorm(embed_dim, bias=False)",
+     "norm-without-bias"),
     ("language_model", "Given", "self.mask_of(T, T)", "torch.ones(T, T).tril() > 0",
      "mask-of-ignored"),
 ]  # fmt: skip
