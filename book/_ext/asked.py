@@ -22,6 +22,7 @@ PHRASES = {  # page and anchor, as in an address: what is typed
         "view instead of transpose",
         "tokens are mixed",
     ),
+    "book/deeper/06_order_in_the_scores#": ("rotary", "rope"),
     "book/deeper/05_a_guesser_that_must_not_peek#": (
         "model sees the future",
         "looks ahead",
@@ -33,6 +34,10 @@ PHRASES = {  # page and anchor, as in an address: what is typed
         "loss is nan",
     ),
     "book/05_masks#fill-values-and-half-precision": ("-inf or -1e9",),
+    "book/05_masks#when-t-and-s-differ-which-corner": (
+        "T != S",
+        "different lengths of query and key",
+    ),
     "book/07_pytorchs_own#the-map-that-comes-back-is-a-mean": (
         "only one attention map",
         "one map per head",

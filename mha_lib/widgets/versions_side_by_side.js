@@ -342,9 +342,9 @@ export default widget("Versions side by side", (ui) => {
     const shapes = left.title === right.title ? "Same shape" : "Other shapes";
     const first = pairs.find((one) => !equal(one));
     say(verdict, (equal(pair())
-      ? `= ${shapes}, same numbers: the largest difference is ${difference ? difference.toExponential(1) : 0}.`
+      ? `= ${shapes}, same numbers, up to ${difference ? difference.toExponential(1) : 0}.`
       : `≠ ${shapes}, different numbers, by up to ${fixed(difference, 4)}.`) +
-      (first ? ` The first step that differs is “${first.name}”.` : ""));
+      (first ? ` First to differ: “${first.name}”.` : ""));
     put(verdict, { "data-mark": verdict.textContent[0] });
     const joined = [...new Set([...left.joined, ...right.joined])];
     say(axes, `Axes: ${left.axes} ↔ ${right.axes}` + (joined.length ? `, where ${joined.join("; ")}` : "") +

@@ -214,7 +214,7 @@ export const MISTAKES = {
   none: ["none"],
   exchange: ["W_q and W_k exchanged", "project"],
   scale: ["scale 1/√E, not 1/√D", "scores"],
-  merge: ["features interleaved in the merge", "merge"],
+  merge: ["features interleaved", "merge"],
 };
 
 /** What a style computes from, `get(trait)`; a mistake changes it before or on the way. */

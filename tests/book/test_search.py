@@ -74,6 +74,8 @@ WANTED = {  # what is typed, and the first place that the results lead to
         "07_pytorchs_own#the-map-that-comes-back-is-a-mean"
     ),
     "induction head": ("13_what_the_heads_learned"),
+    "rotary": "deeper/06_order_in_the_scores",
+    "T != S": "05_masks#when-t-and-s-differ-which-corner",
     "flash attention": ("10_what_it_costs#one-row-in-pieces"),
     "query key value explained": ("01_attention#one-head-ask-offer-hand-over"),
     "positional encoding": ("12_a_model_of_our_own_layer#a-word-and-its-place"),

@@ -6,6 +6,7 @@ from itertools import permutations
 
 import pytest
 import torch
+from playwright.sync_api import expect
 from torch.nn import functional as F
 
 from mha_lib import (
@@ -288,7 +289,7 @@ def test_all_pairs_agree_in_every_step(live, layer, x, mask):
     for left, right in permutations(NAMES, 2):
         choose(opened, left, right)
         assert marks(opened) == dict.fromkeys(STEPS, "="), (left, right)
-        assert "the largest difference is 0." in opened.text(VERDICT)
+        assert "same numbers, up to 0." in opened.text(VERDICT)
 
 
 SHAPES = {  # of the queries, and of the scores
@@ -340,7 +341,7 @@ def test_a_line_says_how_the_axes_map(live, layer, x):
 MISTAKES = {
     "W_q and W_k exchanged": "project",
     "scale 1/√E, not 1/√D": "scores",
-    "features interleaved in the merge": "merge",
+    "features interleaved": "merge",
 }
 
 
@@ -356,7 +357,7 @@ def test_a_mistake_shows_where_it_is_made_and_in_no_shape(live, layer, x):
         assert "Mistake" not in opened.text(".mha-version >> nth=0")
         said = opened.text(VERDICT)
         assert "different numbers" in said
-        assert f"The first step that differs is “{step}”" in said
+        assert f"First to differ: “{step}”" in said
         opened.control("mistake on the right").select_option("none")
     for mistake, first in MISTAKES.items():
         opened.control("mistake on the right").select_option(mistake)
@@ -381,9 +382,7 @@ def test_mistakes_give_the_numbers_of_wrong_modules(live, layer, x):
         parameter.data *= (D / E) ** 0.5
     agree(sides(opened)[1], {"output": wrong(x)[0].transpose(0, 1)})
 
-    opened.control("mistake on the right").select_option(
-        "features interleaved in the merge"
-    )
+    opened.control("mistake on the right").select_option("features interleaved")
     wrong = convert(layer, BatchedMHA)
     weight = wrong.out_proj.weight.data
     weight.copy_(weight.unflatten(1, (D, H)).transpose(1, 2).flatten(1))
@@ -408,13 +407,33 @@ def test_all_of_a_tensor_is_in_sight_where_it_can_be(live, layer, x):
     assert hidden == [0, 0]
 
 
+@pytest.mark.parametrize("title", ["exchange q, k", "wrong scale", "interleave"])
+def test_every_step_of_a_mistake_fits_one_screen(live, title):
+    parameters = BatchedMHA(12, 3).state_dict()  # as large as chapter 9's
+    widget = VersionsSideBySide(torch.randn(2, 5, 12), parameters, 3)
+    opened = live(widget, viewport={"width": 704, "height": 800}, folded=True)
+    opened.button(title).click()
+    for step in marks(opened):
+        go(opened, step)
+        assert opened.root_element.bounding_box()["height"] <= 600, step
+
+
+def test_what_lies_below_the_edge_of_a_map_shows_until_it_is_reached(live, layer, x):
+    opened = live(versions(x, layer), viewport={"width": 390, "height": 900})
+    go(opened, "split q")
+    frame = opened.root_element.locator(".mha-map").first
+    assert frame.get_attribute("data-below") == ""
+    frame.evaluate("x => x.scrollTo(0, x.scrollHeight)")
+    expect(frame).not_to_have_attribute("data-below", "")
+
+
 def test_what_to_try(live, layer, x):
     opened = live(versions(x, layer))
     titles = ("exchange q, k", "wrong scale", "interleave")
     for title, step in zip(titles, MISTAKES.values()):
         opened.button(title).click()
         assert opened.button(title).get_attribute("aria-pressed") == "true"
-        assert f"The first step that differs is “{step}”" in opened.text(VERDICT)
+        assert f"First to differ: “{step}”" in opened.text(VERDICT)
         pressed = opened.root_element.locator(".mha-steps [aria-pressed=true]")
         assert pressed.inner_text() == f"{step} ≠"
         colour = pressed.locator("b").evaluate("x => getComputedStyle(x).color")
