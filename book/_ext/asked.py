@@ -35,7 +35,6 @@ PHRASES = {  # page and anchor, as in an address: what is typed
     ),
     "book/05_masks#fill-values-and-half-precision": ("-inf or -1e9",),
     "book/05_masks#when-t-and-s-differ-which-corner": (
-        "T != S",
         "different lengths of query and key",
     ),
     "book/07_pytorchs_own#the-map-that-comes-back-is-a-mean": (

@@ -75,7 +75,7 @@ WANTED = {  # what is typed, and the first place that the results lead to
     ),
     "induction head": ("13_what_the_heads_learned"),
     "rotary": "deeper/06_order_in_the_scores",
-    "T != S": "05_masks#when-t-and-s-differ-which-corner",
+    "query and key of different lengths": "05_masks#when-t-and-s-differ-which-corner",
     "flash attention": ("10_what_it_costs#one-row-in-pieces"),
     "query key value explained": ("01_attention#one-head-ask-offer-hand-over"),
     "positional encoding": ("12_a_model_of_our_own_layer#a-word-and-its-place"),
