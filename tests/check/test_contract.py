@@ -74,6 +74,15 @@ def test_what_is_said_of_an_empty_row_is_true_of_output_and_weights():
         assert "NaN" in said and "Not a mistake" not in said
 
 
+def test_a_cut_that_is_wrong_is_not_told_to_be_a_reshape():
+    def split_heads(x, num_heads):
+        B, T, E = x.shape
+        return x.view(B, num_heads, T, E // num_heads)
+
+    said = repr(check(split_heads, requires=["strided"]))
+    assert "[split-by-view]" in said and "reshape" not in said
+
+
 class Averaged(BatchedMHA):
     def forward(self, *inputs, **options):
         output, weights = super().forward(*inputs, **options)
