@@ -325,7 +325,7 @@ def _scratch(dtype: torch.dtype) -> Tensor:
     kept = vars(_of_this_thread)
     if dtype not in kept:
         with torch.inference_mode(False):  # else it could serve in that mode alone
-            kept[dtype] = torch.empty(0, dtype=dtype)
+            kept[dtype] = torch.empty(0, dtype=dtype, device="cpu")
     return kept[dtype]
 
 
