@@ -212,6 +212,8 @@ def attend(
             mask, is_causal = with_causal(mask, q, k), False
         if bias is not None:  # torch's function takes one mask, of either kind
             mask = bias if mask is None else bias.masked_fill(~mask, -math.inf)
+        if mask is not None:
+            mask = torch.atleast_2d(mask)  # torch's function takes no lower rank
         context = F.scaled_dot_product_attention(
             q, k, v, mask, dropout_p, is_causal=is_causal, scale=scale
         )
