@@ -152,9 +152,16 @@ class MultiheadAttention(nn.Module):
             TypeError: inputs of another dtype than the layer, masks of an unfit one.
             ValueError: sizes that do not fit together, or ``is_causal`` alone.
         """
-        if query.is_nested:  # so torch's encoder leaves padding out; one at a time
+        # So torch's encoder leaves padding out; one sequence at a time.
+        if query.is_nested or key.is_nested or value.is_nested:
             if need_weights or attn_mask is not None or key_padding_mask is not None:
                 raise ValueError("nested input takes no mask and returns no weights")
+            sizes = [x.size(0) if x.is_nested else None for x in (query, key, value)]
+            if None in sizes or len(set(sizes)) > 1:
+                raise ValueError(
+                    "query, key, value must all be nested, with one B; got B = "
+                    f"{sizes} (None: not nested)"
+                )
             triples = zip(query.unbind(), key.unbind(), value.unbind())
             outputs = [self.forward(*x, need_weights=False)[0] for x in triples]
             return torch.nested.as_nested_tensor(outputs, layout=query.layout), None
