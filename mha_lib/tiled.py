@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 
-from mha_lib._inputs import check_operands
+from mha_lib._inputs import check_dropout, check_operands
 from mha_lib.attention import attend, with_causal
 from mha_lib.masks import check_bias, check_mask
 
@@ -93,6 +93,7 @@ def tiled_attention(
         al. (2022), FlashAttention: tiles, and recomputation in the backward pass.
     """
     check_operands(q, k, v)
+    check_dropout(dropout_p)
     shape = (*q.shape[:-1], k.shape[-2])  # (B, H, T, S)
     if mask is not None:
         check_mask(mask, shape)

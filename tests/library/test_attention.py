@@ -339,6 +339,14 @@ def test_a_bias_that_does_not_fit_is_named():
             attention(q, k, v, bias=bias)
 
 
+@pytest.mark.parametrize("function", [attention, tiled_attention])
+@pytest.mark.parametrize("need_weights", [True, False])
+@pytest.mark.parametrize("p", [-0.5, 1.5])
+def test_dropout_is_a_probability(p, need_weights, function):
+    with pytest.raises(ValueError, match=f"must be a probability in 0…1; got {p}"):
+        function(*qkv(), dropout_p=p, need_weights=need_weights)
+
+
 @pytest.mark.parametrize("need_weights", [True, False])
 def test_dropout_takes_weights_and_not_numbers_of_the_context(need_weights):
     torch.manual_seed(8)
