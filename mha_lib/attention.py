@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from mha_lib._inputs import check_operands
+from mha_lib._inputs import check_dropout, check_operands
 from mha_lib.masks import causal_mask, check_bias, check_mask
 
 __all__ = ["attention", "attention_weights", "masked_softmax"]
@@ -97,7 +97,7 @@ def attention(
     Raises:
         TypeError: operands that are not floating tensors of one dtype, or a mask
             that is not boolean.
-        ValueError: sizes that do not fit together.
+        ValueError: sizes that do not fit together, or dropout_p is no probability.
 
     Note:
         A query that may attend to nothing gets zero weights, a zero context and
@@ -125,6 +125,7 @@ def attention(
         Vaswani et al. (2017), Attention Is All You Need, equation (1).
     """
     check_operands(q, k, v)
+    check_dropout(dropout_p)
     _check_masks(mask, bias, q, k)
     return attend(
         q,
@@ -212,6 +213,8 @@ def attend(
             mask, is_causal = with_causal(mask, q, k), False
         if bias is not None:  # torch's function takes one mask, of either kind
             mask = bias if mask is None else bias.masked_fill(~mask, -math.inf)
+        if mask is not None:
+            mask = torch.atleast_2d(mask)  # torch's function takes no lower rank
         context = F.scaled_dot_product_attention(
             q, k, v, mask, dropout_p, is_causal=is_causal, scale=scale
         )

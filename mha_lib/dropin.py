@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from mha_lib._inputs import autocasts
 from mha_lib.attention import weigh
 from mha_lib.layouts import merge_heads, split_heads
 from mha_lib.masks import split_torch_masks
@@ -152,9 +153,16 @@ class MultiheadAttention(nn.Module):
             TypeError: inputs of another dtype than the layer, masks of an unfit one.
             ValueError: sizes that do not fit together, or ``is_causal`` alone.
         """
-        if query.is_nested:  # so torch's encoder leaves padding out; one at a time
+        # So torch's encoder leaves padding out; one sequence at a time.
+        if query.is_nested or key.is_nested or value.is_nested:
             if need_weights or attn_mask is not None or key_padding_mask is not None:
                 raise ValueError("nested input takes no mask and returns no weights")
+            sizes = [x.size(0) if x.is_nested else None for x in (query, key, value)]
+            if None in sizes or len(set(sizes)) > 1:
+                raise ValueError(
+                    "query, key, value must all be nested, with one B; got B = "
+                    f"{sizes} (None: not nested)"
+                )
             triples = zip(query.unbind(), key.unbind(), value.unbind())
             outputs = [self.forward(*x, need_weights=False)[0] for x in triples]
             return torch.nested.as_nested_tensor(outputs, layout=query.layout), None
@@ -165,7 +173,11 @@ class MultiheadAttention(nn.Module):
         batched = query.dim() == 3
         if not batched:
             q, k, v = q[None], k[None], v[None]
-            if key_padding_mask is not None:
+            if isinstance(key_padding_mask, Tensor):
+                came = tuple(key_padding_mask.shape)
+                if len(came) != 1:
+                    required = tuple(key.shape[:1])
+                    raise ValueError(f"key_padding_mask must be {required}; got {came}")
                 key_padding_mask = key_padding_mask[None]
         elif not self.batch_first:
             q, k, v = (x.transpose(0, 1) for x in (q, k, v))
@@ -226,7 +238,7 @@ class MultiheadAttention(nn.Module):
         separate = (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
         dtype = (separate[0] if joint is None else joint).dtype
         dtypes = [x.dtype for x in inputs]
-        if dtypes != [dtype] * 3 and not torch.is_autocast_enabled(query.device.type):
+        if dtypes != [dtype] * 3 and not autocasts(query):
             raise TypeError(f"query, key, value must be {dtype}; got {dtypes}")
         bias = None if self.in_proj_bias is None else self.in_proj_bias.to(dtype)
         if joint is not None and query is key and key is value:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 
-from mha_lib._inputs import check_operands
+from mha_lib._inputs import check_dropout, check_operands
 from mha_lib.attention import attend, with_causal
 from mha_lib.masks import check_bias, check_mask
 
@@ -93,6 +93,7 @@ def tiled_attention(
         al. (2022), FlashAttention: tiles, and recomputation in the backward pass.
     """
     check_operands(q, k, v)
+    check_dropout(dropout_p)
     shape = (*q.shape[:-1], k.shape[-2])  # (B, H, T, S)
     if mask is not None:
         check_mask(mask, shape)
@@ -325,7 +326,7 @@ def _scratch(dtype: torch.dtype) -> Tensor:
     kept = vars(_of_this_thread)
     if dtype not in kept:
         with torch.inference_mode(False):  # else it could serve in that mode alone
-            kept[dtype] = torch.empty(0, dtype=dtype)
+            kept[dtype] = torch.empty(0, dtype=dtype, device="cpu")
     return kept[dtype]
 
 

@@ -86,6 +86,7 @@ def padding_mask(lengths: Tensor, S: int | None = None) -> Tensor:
         raise TypeError(f"lengths must be a tensor of integers; got {came}")
     if lengths.dim() != 1:
         raise ValueError(f"lengths must have shape (B,); got {tuple(lengths.shape)}")
+    lengths = lengths.long()  # torch has no minimum of uint16 and its like
     if S is None:
         if lengths.device.type == "meta":
             raise ValueError("S must be given for lengths on the meta device")

@@ -304,6 +304,17 @@ def test_without_weights_any_number_of_leading_axes(rank):
     assert_close(with_weights, without)
 
 
+@pytest.mark.parametrize("shape", [(), (1,), (S,)], ids=str)
+def test_without_weights_a_mask_and_a_bias_may_lack_the_axis_of_the_queries(shape):
+    q, k, v = qkv()
+    bias = torch.arange(math.prod(shape), dtype=q.dtype).reshape(shape)
+    mask = bias < S - 2
+    for options in ({"mask": mask}, {"bias": bias}, {"mask": mask, "bias": bias}):
+        expected, _ = attention(q, k, v, **options)
+        found, _ = attention(q, k, v, **options, need_weights=False)
+        assert_close(found, expected)
+
+
 def test_half_precision_without_weights_does_not_overflow_either():
     # q kᵀ is 90 000, beyond float16; divided by √100 it is 9 000
     q = torch.full((1, 1, 3, 100), 30.0, dtype=torch.float16)
@@ -326,6 +337,14 @@ def test_a_bias_that_does_not_fit_is_named():
     ):
         with pytest.raises(error, match=message):
             attention(q, k, v, bias=bias)
+
+
+@pytest.mark.parametrize("function", [attention, tiled_attention])
+@pytest.mark.parametrize("need_weights", [True, False])
+@pytest.mark.parametrize("p", [-0.5, 1.5])
+def test_dropout_is_a_probability(p, need_weights, function):
+    with pytest.raises(ValueError, match=f"must be a probability in 0…1; got {p}"):
+        function(*qkv(), dropout_p=p, need_weights=need_weights)
 
 
 @pytest.mark.parametrize("need_weights", [True, False])

@@ -414,6 +414,19 @@ def test_nested_input(layout):
 
 
 @NESTED
+def test_nested_input_stands_beside_as_much_nested_input():
+    ours = make(MultiheadAttention)
+    two, three = (
+        torch.nested.as_nested_tensor([tensor(n, E) for n in lengths])
+        for lengths in ((5, 2), (3, 7, 1))
+    )
+    dense = tensor(S, 2, E)  # its first axis is no batch
+    for query, key in ((two, three), (three, two), (two, dense), (dense, two)):
+        with pytest.raises(ValueError, match="must all be nested, with one B; got"):
+            ours(query, key, key, need_weights=False)
+
+
+@NESTED
 @pytest.mark.parametrize("layout", [torch.strided, torch.jagged], ids=str)
 def test_nested_output_is_laid_out_as_the_query(layout):
     ours, other = make(MultiheadAttention, batch_first=True), torch.jagged

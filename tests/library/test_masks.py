@@ -96,6 +96,12 @@ def test_padding_mask_counts_past_what_its_lengths_can_hold():
     assert padding_mask(lengths, S=256).sum(-1).tolist() == [[5], [7]]
 
 
+@pytest.mark.parametrize("dtype", [torch.uint16, torch.uint32, torch.uint64], ids=str)
+def test_padding_mask_takes_lengths_without_a_sign(dtype):
+    lengths = torch.tensor([2, 3]).to(dtype)
+    assert padding_mask(lengths).sum(-1).tolist() == [[2], [3]]
+
+
 def test_padding_mask_follows_its_lengths_to_the_meta_device():
     lengths = torch.zeros(4, dtype=torch.int64, device="meta")
     assert padding_mask(lengths, S=6).device.type == "meta"

@@ -372,6 +372,20 @@ def test_tiles_made_in_inference_mode_serve_outside_of_it(tile):
     assert all(x.grad is not None for x in inputs)
 
 
+def test_tiles_lie_where_the_operands_do_under_any_default_device(tile):
+    inputs = operands(requires_grad=False)
+    expected = tiled_attention(*inputs)
+
+    def first_under_another_default():
+        with torch.device("meta"):
+            found = tiled_attention(*inputs)
+        return found, tiled_attention(*inputs)
+
+    with ThreadPoolExecutor(1) as fresh:  # a thread that has no tile yet
+        for found in fresh.submit(first_under_another_default).result():
+            assert_close(found, expected)
+
+
 def test_threads_do_not_share_tiles(monkeypatch):
     monkeypatch.setattr(tiled, "TILE", 2**10)
     torch.manual_seed(8)
