@@ -342,6 +342,6 @@ export default widget("Head layout", (ui) => {
   );
 }, {
   question: "Where does each number go?",
-  lead: "A colour is a head. Go step by step: ✗ is a wrong place.",
+  lead: "A colour is a head, ✗ a number in a wrong place.",
   lesson: ["steps", "beside", "batch", "tokens", "num_heads", "head_dim", "element", "colour", "at"],
 });
