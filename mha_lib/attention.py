@@ -81,7 +81,7 @@ def attention(
         mask: boolean, True = may attend, broadcastable to (..., T, S); or None.
         bias: added to the scaled scores, of q's dtype, broadcastable to
             (..., T, S); or None. To hide a key use ``mask``: a row whose biases are
-            all −inf may be NaN, and a bias as low as the dtype goes counts as hidden.
+            all −inf may be NaN, and beside a mask it lies above the dtype's minimum.
         scale: multiplies the scores; None means 1/√D.
         dropout_p: probability with which a weight is dropped before it meets the
             values. Pass 0.0 in evaluation.
