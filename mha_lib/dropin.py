@@ -173,11 +173,7 @@ class MultiheadAttention(nn.Module):
         batched = query.dim() == 3
         if not batched:
             q, k, v = q[None], k[None], v[None]
-            if isinstance(key_padding_mask, Tensor):
-                came = tuple(key_padding_mask.shape)
-                if len(came) != 1:
-                    required = tuple(key.shape[:1])
-                    raise ValueError(f"key_padding_mask must be {required}; got {came}")
+            if key_padding_mask is not None:
                 key_padding_mask = key_padding_mask[None]
         elif not self.batch_first:
             q, k, v = (x.transpose(0, 1) for x in (q, k, v))

@@ -469,14 +469,6 @@ def test_the_parameters_can_be_made_anew():
     assert_close(*states, rtol=0, atol=0)
 
 
-def test_a_padding_mask_of_unbatched_input_is_refused_as_it_came():
-    ours, x, hidden = make(MultiheadAttention), tensor(S, E), torch.zeros(1, S).bool()
-    with pytest.raises(ValueError, match=rf"must be \({S},\); got \(1, {S}\)"):
-        ours(x, x, x, hidden)
-    with pytest.raises(TypeError, match="key_padding_mask must be a tensor; got list"):
-        ours(x, x, x, [False] * S)
-
-
 def test_another_dtype_is_refused_on_a_device_without_autocast_too():
     ours, x = MultiheadAttention(E, H, device="meta"), torch.empty(T, B, E, dtype=F64)
     with pytest.raises(TypeError, match="query, key, value must be torch.float32; got"):
