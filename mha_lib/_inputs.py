@@ -46,7 +46,7 @@ def resolve_inputs(
             "query, key and value must share one dtype; "
             f"got {query.dtype}, {key.dtype} and {value.dtype}"
         )
-    if query.dtype != weight.dtype and not autocasts(query):
+    if query.dtype != weight.dtype and not _autocasts(query):
         raise TypeError(
             "the inputs must have the dtype of the layer; "
             f"got {query.dtype} for a layer of {weight.dtype}"
@@ -93,13 +93,13 @@ def check_operands(*operands: Tensor) -> None:
         raise ValueError(f"{names} must share their leading axes; got {came}")
 
 
-def autocasts(x: Tensor) -> bool:
-    """Whether autocast will bring ``x`` to the dtype of the layer."""
-    device = x.device.type
-    return torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
-
-
 def _listed(items: Iterable[object]) -> str:
     """'a and b', 'a, b and c'."""
     *first, last = map(str, items)
     return f"{', '.join(first)} and {last}"
+
+
+def _autocasts(x: Tensor) -> bool:
+    """Whether autocast will bring ``x`` to the dtype of the layer."""
+    device = x.device.type
+    return torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)

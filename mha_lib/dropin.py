@@ -6,7 +6,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from mha_lib._inputs import autocasts
 from mha_lib.attention import weigh
 from mha_lib.layouts import merge_heads, split_heads
 from mha_lib.masks import split_torch_masks
@@ -234,7 +233,7 @@ class MultiheadAttention(nn.Module):
         separate = (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
         dtype = (separate[0] if joint is None else joint).dtype
         dtypes = [x.dtype for x in inputs]
-        if dtypes != [dtype] * 3 and not autocasts(query):
+        if dtypes != [dtype] * 3 and not torch.is_autocast_enabled(query.device.type):
             raise TypeError(f"query, key, value must be {dtype}; got {dtypes}")
         bias = None if self.in_proj_bias is None else self.in_proj_bias.to(dtype)
         if joint is not None and query is key and key is value:
