@@ -101,7 +101,8 @@ PRINTED = """() => [...document.querySelectorAll('.output:is(.text_plain, .strea
         parseFloat(getComputedStyle(x).fontSize), x.textContent.slice(0, 60)])"""
 
 # Signs that begin a line while the formula before them ends another, and the other way.
-TORN = """() => [...document.querySelectorAll('article span.math')].flatMap(formula => {
+TORN = """() => document.fonts.ready.then(() => [
+    ...document.querySelectorAll('article span.math')].flatMap(formula => {
     const box = formula.getBoundingClientRect();
     const [found, ends] = [[], { next: /^[^\\w\\s]/, previous: /[^\\w\\s]$/ }];
     for (const [side, pattern] of Object.entries(ends)) {
@@ -114,7 +115,7 @@ TORN = """() => [...document.querySelectorAll('article span.math')].flatMap(form
         if (top > box.bottom || bottom < box.top) found.push(text.data.slice(0, 30));
     }
     return box.width ? found : [];
-})"""
+}))"""
 
 PARTS = {
     "formulas set": "mjx-container",
