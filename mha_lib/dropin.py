@@ -158,7 +158,7 @@ class MultiheadAttention(nn.Module):
                 raise ValueError("nested input takes no mask and returns no weights")
             sizes = [x.size(0) if x.is_nested else None for x in (query, key, value)]
             if None in sizes or len(set(sizes)) > 1:
-                raise ValueError(f"they must all be nested, with one B; got {sizes}")
+                raise ValueError(f"all inputs must be nested, with one B; got {sizes}")
             triples = zip(query.unbind(), key.unbind(), value.unbind())
             outputs = [self.forward(*x, need_weights=False)[0] for x in triples]
             return torch.nested.as_nested_tensor(outputs, layout=query.layout), None

@@ -220,9 +220,9 @@ def _judge(
         name: lacks.get(name) or unseen.get(name) or Fact("not-seen", {"name": name})
         for name in sorted(lost)
     }
-    heads = {name for name, x in MISTAKES.items() if {"split", "merge"} & {*x.stages}}
+    cuts = {name for name, x in MISTAKES.items() if {"split", "merge"} & {*x.stages}}
     for name, fact in sorted(facts.items(), key=lambda x: x[1].code != RAN_WITH):
-        if name == "strided" and heads & {*found.mistakes}:
+        if name == "strided" and cuts & {*found.mistakes}:
             continue  # torch would advise a reshape, and the line is to be another
         # Where other numbers are wrong, those of a probe of conduct show nothing.
         shows = sound or fact.code == RAN_WITH or "error" in fact.values

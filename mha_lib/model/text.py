@@ -266,7 +266,7 @@ def load_tokenizer(path: str | PathLike) -> Characters | BytePairs:
         if made.decode(made.encode(STRANGE)) not in (UNKNOWN, STRANGE):
             raise ValueError(f"what it does not know must be {UNKNOWN}")
         return made
-    except (ImportError, KeyboardInterrupt):
+    except (ImportError, KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:  # the library raises Exception itself, or panics
         raise ValueError(

@@ -422,7 +422,7 @@ def test_nested_input_stands_beside_as_much_nested_input():
     )
     dense = tensor(S, 2, E)  # its first axis is no batch
     for query, key in ((two, three), (three, two), (two, dense), (dense, two)):
-        with pytest.raises(ValueError, match="must all be nested, with one B; got"):
+        with pytest.raises(ValueError, match="must be nested, with one B; got"):
             ours(query, key, key, need_weights=False)
 
 
