@@ -53,6 +53,7 @@ LINE = {  # of the log
     "a_character": float,
     "entropies": list,
 }
+SAID = {"text": "the text's digest"}  # of the settings whose name is not enough
 PRECISIONS = ("float32", "bfloat16")
 
 
@@ -346,6 +347,10 @@ class Run:
             f"({a_character:.3f} a character)"
         )
 
+    def _fixed(self) -> dict:
+        """What must not change on the way; each process draws a dropout of its own."""
+        return {**self.settings.flat(), "processes": self.team.size}
+
     def _keep(self) -> None:
         tensors = {}
         for name, parameter in self.model.named_parameters():
@@ -354,7 +359,7 @@ class Run:
             for moment in MOMENTS:
                 zeros = torch.zeros_like(parameter)
                 tensors[f"{moment}.{name}"] = state.get(moment, zeros).detach()
-        words = {"settings": self.settings.flat(), "step": self.step}
+        words = {"settings": self._fixed(), "step": self.step}
         words |= {"log": self.log, "tokenizer": self._tokens()}
         write_tensors(self.path, tensors, words)
 
@@ -363,12 +368,12 @@ class Run:
     def _checkpoint(self) -> dict[str, Tensor]:
         """The checkpoint's tensors; its words are checked and taken over."""
         tensors, words = read_tensors(self.path)
-        mine, theirs = self.settings.flat(), words.get("settings")
+        mine, theirs = self._fixed(), words.get("settings")
         if not isinstance(theirs, dict) or mine.keys() != theirs.keys():
             raise ValueError(f"{self.path} was not written by this program")
         if changed := [name for name in mine if mine[name] != theirs[name]]:
             differences = "; ".join(
-                f"{name} was {theirs[name]!r} and is now {mine[name]!r}"
+                f"{SAID.get(name, name)} was {theirs[name]!r} and is now {mine[name]!r}"
                 for name in changed
             )
             raise ValueError(

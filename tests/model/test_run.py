@@ -17,7 +17,7 @@ from mha_lib.model import ATTENTIONS, LanguageModel, Plan, __main__, generate, t
 from mha_lib.model.__main__ import main
 from mha_lib.model.files import read_tensors, write_tensors
 from mha_lib.model.kept import KEPT, load_kept, load_model
-from mha_lib.model.run import Run, evaluate
+from mha_lib.model.run import Run, Team, evaluate
 from mha_lib.model.text import (
     UNKNOWN,
     BytePairs,
@@ -83,6 +83,15 @@ def test_another_setting_is_refused_and_named(whole):
     other = replace(SETTINGS, plan=replace(SETTINGS.plan, batch=7), style="einsum")
     with pytest.raises(ValueError, match="batch was 5 and is now 7; style was 'fused'"):
         Run(other, TEXT, whole.folder)
+    with pytest.raises(ValueError, match="the text's digest was '' and is now '12ab'"):
+        Run(replace(SETTINGS, text="12ab"), TEXT, whole.folder)
+
+
+def test_a_run_goes_on_with_as_many_processes(tmp_path):
+    even = replace(SETTINGS, plan=replace(SETTINGS.plan, batch=4))
+    run(tmp_path / "run", even, stop_after=2)
+    with pytest.raises(ValueError, match="processes was 1 and is now 2"):
+        Run(even, TEXT, tmp_path / "run", Team(0, 2))
 
 
 def spoiled(whole, folder, spoil):
