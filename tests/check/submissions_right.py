@@ -35,19 +35,14 @@ def adapted(task, *lacks):
 @adapted("attention", "leading_axes", "mask_broadcasts", "large_scores")
 def three_loops(q, k, v, mask=None):
     B, H, T, D = q.shape
-    S = k.shape[2]
     context = torch.zeros(B, H, T, v.shape[-1], dtype=q.dtype)
     for b in range(B):
         for h in range(H):
             for t in range(T):
-                powers = []
-                for s in range(S):
-                    score = (q[b, h, t] * k[b, h, s]).sum() / math.sqrt(D)
-                    seen = mask is None or mask[b, 0, t, s]
-                    powers.append(score.exp() if seen else torch.zeros(()))
-                total = sum(powers)
-                for s in range(S):
-                    context[b, h, t] += powers[s] / total * v[b, h, s]
+                powers = ((q[b, h, t] * k[b, h]).sum(-1) / math.sqrt(D)).exp()
+                if mask is not None:
+                    powers = powers.masked_fill(mask[b, 0, t] == 0, 0)
+                context[b, h, t] = (powers[:, None] * v[b, h]).sum(0) / powers.sum()
     return context
 
 
