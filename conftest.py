@@ -3,6 +3,7 @@
 With torch's default of one thread a core they fight, and small tensors gain nothing.
 """
 
+import gc
 import os
 
 import pytest
@@ -21,6 +22,11 @@ import torch  # noqa: E402
 def pytest_xdist_auto_num_workers() -> int:
     """Two more than there are cores: half of the time they wait for other processes."""
     return (os.cpu_count() or 1) + 2
+
+
+def pytest_collection_finish():
+    """Twenty thousand cases and all modules stay to the end: none of it is garbage."""
+    gc.freeze()
 
 
 @pytest.fixture(scope="module", autouse=True)

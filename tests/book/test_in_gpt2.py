@@ -6,9 +6,9 @@ import re
 import nbformat
 import pytest
 import torch
+import transformers  # its parts come when they are asked for
 from torch import nn
 from torch.nn import functional as F
-from transformers import GPT2Config, GPT2LMHeadModel
 
 from mha_lib import causal_mask
 from tools import book
@@ -27,11 +27,12 @@ def gpt2(monkeypatch):
     """A small one, with biases that are not zero."""
     torch.manual_seed(0)
     sizes = {"vocab_size": 50, "n_embd": 24, "n_head": 4, "n_layer": 2}
-    model = GPT2LMHeadModel(GPT2Config(**sizes)).eval().requires_grad_(False)
+    kind = transformers.GPT2LMHeadModel
+    model = kind(transformers.GPT2Config(**sizes)).eval().requires_grad_(False)
     for parameter in model.parameters():
         parameter += 0.2 * torch.randn_like(parameter)
     fetched = {"gpt2": model}.__getitem__
-    monkeypatch.setattr(GPT2LMHeadModel, "from_pretrained", fetched)
+    monkeypatch.setattr(kind, "from_pretrained", fetched)
     return model
 
 

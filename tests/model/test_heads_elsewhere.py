@@ -2,18 +2,7 @@
 
 import pytest
 import torch
-from transformers import (
-    BertConfig,
-    BertModel,
-    GPT2Config,
-    GPT2LMHeadModel,
-    LlamaConfig,
-    LlamaModel,
-    SwinConfig,
-    SwinModel,
-    T5Config,
-    T5ForConditionalGeneration,
-)
+import transformers  # its parts come when they are asked for
 
 from mha_lib.model.heads import maps_of
 
@@ -23,24 +12,28 @@ EDGES = {"bos_token_id": 0, "eos_token_id": 0, "pad_token_id": 0}
 
 def gpt2():
     sizes = {"n_embd": 15, "n_head": H, "n_layer": L, "n_positions": 11}
-    return GPT2LMHeadModel(GPT2Config(vocab_size=WORDS, **sizes, **EDGES))
+    return transformers.GPT2LMHeadModel(
+        transformers.GPT2Config(vocab_size=WORDS, **sizes, **EDGES)
+    )
 
 
 def bert():
     sizes = {"hidden_size": 15, "num_attention_heads": H, "num_hidden_layers": L}
-    return BertModel(BertConfig(vocab_size=WORDS, **sizes, intermediate_size=17))
+    return transformers.BertModel(
+        transformers.BertConfig(vocab_size=WORDS, **sizes, intermediate_size=17)
+    )
 
 
 def llama():  # three query heads share one key head
     sizes = {"hidden_size": 18, "num_attention_heads": H, "num_hidden_layers": L}
     sizes |= {"num_key_value_heads": 1, "intermediate_size": 17}
-    return LlamaModel(LlamaConfig(vocab_size=WORDS, **sizes))
+    return transformers.LlamaModel(transformers.LlamaConfig(vocab_size=WORDS, **sizes))
 
 
 def t5():
     sizes = {"d_model": 15, "num_heads": H, "num_layers": L, "d_kv": 5, "d_ff": 17}
-    return T5ForConditionalGeneration(
-        T5Config(vocab_size=WORDS, **sizes, decoder_start_token_id=0)
+    return transformers.T5ForConditionalGeneration(
+        transformers.T5Config(vocab_size=WORDS, **sizes, decoder_start_token_id=0)
     )
 
 
@@ -112,6 +105,8 @@ def test_what_has_no_such_maps_is_refused():
     with pytest.raises(TypeError, match="PreTrainedModel .* got Linear"):
         maps_of(torch.nn.Linear(2, 2), tokens())
     sizes = {"image_size": 16, "patch_size": 2, "embed_dim": 6, "window_size": 2}
-    swin = SwinModel(SwinConfig(**sizes, depths=[1, 1], num_heads=[2, 3]))
+    swin = transformers.SwinModel(
+        transformers.SwinConfig(**sizes, depths=[1, 1], num_heads=[2, 3])
+    )
     with pytest.raises(ValueError, match="one shape; got"):
         maps_of(swin, {"pixel_values": torch.randn(1, 3, 16, 16)})

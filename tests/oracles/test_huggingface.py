@@ -12,12 +12,8 @@ os.environ["HF_HUB_OFFLINE"] = "1"  # read at import: nothing here may be downlo
 
 import pytest
 import torch
+import transformers  # its parts come when they are asked for
 from torch import Tensor, nn
-from transformers import AttentionInterface, AutoConfig, AutoModel
-from transformers.masking_utils import (
-    AttentionMaskInterface,
-    bidirectional_mask_function,
-)
 
 from evidence.helpers import B, S, T
 from evidence.oracles import COUNTS
@@ -110,7 +106,7 @@ def our_mask(
 ):
     """The mask that a model asks for, made of ours: boolean, True = may attend."""
     masks = []
-    if mask_function is not bidirectional_mask_function:
+    if mask_function is not transformers.masking_utils.bidirectional_mask_function:
         masks.append(causal_mask(q_length, kv_length))
     if local_size is not None:  # the last `local_size` keys only, the own included
         masks.append(~up_to(-local_size, q_length, kv_length))
@@ -136,8 +132,8 @@ def calls():
             options["need_weights"] = need_weights
             return our_attention(module, *arguments, **options)
 
-        AttentionInterface.register(name, counted)
-        AttentionMaskInterface.register(name, our_mask)
+        transformers.AttentionInterface.register(name, counted)
+        transformers.masking_utils.AttentionMaskInterface.register(name, our_mask)
 
     for name, need_weights in OURS.items():
         register(name, need_weights)
@@ -150,8 +146,10 @@ def calls():
 def make_model(name: str) -> nn.Module:
     """Random biases and larger weights: as initialised, attention is nearly even."""
     torch.manual_seed(0)
-    config = AutoConfig.for_model(name, **CONFIGS[name])
-    model = AutoModel.from_config(config, attn_implementation="eager").eval()
+    config = transformers.AutoConfig.for_model(name, **CONFIGS[name])
+    model = transformers.AutoModel.from_config(
+        config, attn_implementation="eager"
+    ).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter), alpha=0.2)
