@@ -29,7 +29,7 @@ def masked_softmax(scores: Tensor, mask: Tensor | None = None, dim: int = -1) ->
         key is hidden.
 
     Raises:
-        TypeError: the mask is not boolean.
+        TypeError: the scores are not floating, or the mask is not boolean.
         ValueError: the mask does not broadcast to the scores.
 
     Note:
@@ -46,6 +46,9 @@ def masked_softmax(scores: Tensor, mask: Tensor | None = None, dim: int = -1) ->
         tensor([[0.5000, 0.5000, 0.0000],
                 [0.0000, 0.0000, 0.0000]])
     """
+    if not isinstance(scores, Tensor) or not scores.is_floating_point():
+        came = scores.dtype if isinstance(scores, Tensor) else type(scores).__name__
+        raise TypeError(f"scores must be a floating tensor; got {came}")
     if mask is not None:
         check_mask(mask, scores.shape)
     return _softmax(scores, mask, dim)

@@ -8,6 +8,7 @@ directions only move numbers: nothing is rounded.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from numbers import Integral
 
 import numpy as np
 import torch
@@ -156,8 +157,11 @@ class Format:
             ValueError: a shape does not fit, the number of heads is needed, or dtypes
                 or devices differ. Each message says what was expected and what came.
         """
-        if num_heads is not None and num_heads < 1:
-            raise ValueError(f"num_heads must be at least 1; got {num_heads}")
+        given = num_heads is not None
+        if given and not (isinstance(num_heads, Integral) and num_heads > 0):
+            raise ValueError(
+                f"num_heads must be a whole number of at least 1; got {num_heads!r}"
+            )
         stored = [line.stored for line in self._lines.values()]
         if num_heads is None and not any(("H",) in axes for axes in stored):
             raise ValueError(

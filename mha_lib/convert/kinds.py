@@ -4,6 +4,7 @@ A style that keeps its weights in a known format is one line of `KINDS`. A class
 does something in its own way overrides that method of `Kind` here.
 """
 
+import math
 import sys
 from dataclasses import replace
 from typing import Any
@@ -19,8 +20,20 @@ from mha_lib.convert.weights import Weights
 __all__ = ["KINDS"]
 
 
+def _changed(what: str) -> ValueError:
+    return ValueError(f"no other class computes the same function: {what}")
+
+
 class _PerHead(Kind):
     """A list of heads, each with its own rows of W^Q, W^K and W^V."""
+
+    def settings(self, module: Any) -> dict[str, Any]:
+        drops = sorted({head.dropout for head in module.heads})
+        if len(drops) > 1:
+            raise _changed(
+                f"the heads of the {self.name} drop {drops} of their weights"
+            )
+        return super().settings(module)
 
     def arrays(self, module: Any) -> dict[str, Tensor]:
         rows: dict[str, list[Tensor]] = {}
@@ -47,10 +60,16 @@ class _SplitConcat(Kind):
         extras = ("activation", "causal", "residual", "norm")
         used = [name for name in extras if getattr(module, name)]
         if used:
-            raise ValueError(
-                "no other class computes the same function: "
-                f"the {self.name} uses {', '.join(used)}"
-            )
+            raise _changed(f"the {self.name} uses {', '.join(used)}")
+        return super().settings(module)
+
+
+class _Einsum(Kind):
+    """Its scale is an attribute, which somebody may have set."""
+
+    def settings(self, module: Any) -> dict[str, Any]:
+        if not math.isclose(module.scale * math.sqrt(module.head_dim), 1):
+            raise _changed(f"the {self.name} has scale = {module.scale}, not 1/√D")
         return super().settings(module)
 
 
@@ -283,7 +302,7 @@ KINDS: tuple[Kind, ...] = (
     _PerHead("mha_lib.styles.per_head:PerHeadMHA", _SEPARATE),
     Kind("mha_lib.styles.batched:BatchedMHA", _SEPARATE),
     Kind("mha_lib.styles.fused:FusedMHA", _IN_PROJ, holds=_TWO_DROPOUTS),
-    Kind("mha_lib.styles.einsum:EinsumMHA", _SEPARATE),
+    _Einsum("mha_lib.styles.einsum:EinsumMHA", _SEPARATE),
     Kind("mha_lib.styles.builtin:BuiltinMHA", _PLAIN_TORCH, prefix="mha."),
     _SplitConcat("mha_lib.styles.split_concat:SplitConcatMHA", _SEPARATE),
     _Torch("mha_lib.dropin:MultiheadAttention", *_BOTH_TORCH, holds=_ZERO),

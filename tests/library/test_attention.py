@@ -204,6 +204,12 @@ def test_a_mask_may_not_widen_the_scores():
         masked_softmax(torch.zeros(1, S), torch.ones(T, S, dtype=torch.bool))
 
 
+@pytest.mark.parametrize("came", [torch.zeros(2, 3, dtype=torch.long), [0.0, 1.0]])
+def test_scores_are_floating(came):
+    with pytest.raises(TypeError, match="scores must be a floating tensor; got"):
+        masked_softmax(came)
+
+
 def test_masked_softmax_runs_along_any_axis():
     scores = torch.randn(T, S, B, H, dtype=torch.float64)
     mask = random_mask(B, T, S).permute(1, 2, 0)[..., None]

@@ -121,6 +121,15 @@ def test_an_extra_that_no_other_class_has_is_named(module, extra):
     assert type(convert(module, SplitConcatMHA)) is SplitConcatMHA
 
 
+def test_what_somebody_set_afterwards_is_not_lost():
+    scaled, uneven = EinsumMHA(E, H), PerHeadMHA(E, H, 0.25)
+    scaled.scale, uneven.heads[1].dropout = -(D**-0.5), 0.5
+    for module, said in ((scaled, "scale = -0.3"), (uneven, r"drop \[0.25, 0.5\]")):
+        with pytest.raises(ValueError, match=f"no other class computes .*{said}"):
+            convert(module, FusedMHA)
+        assert type(convert(module, type(module))) is type(module)
+
+
 def test_the_output_dropout_goes_where_it_has_a_place():
     module = FusedMHA(E, H, output_dropout=0.25)
     with pytest.raises(ValueError) as caught:

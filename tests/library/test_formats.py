@@ -492,9 +492,9 @@ def test_heads_that_do_not_fill_the_width_are_refused():
 def test_the_number_of_heads_is_asked_for_where_shapes_do_not_tell_it():
     said = "requires num_heads, which its shapes do not tell; got None"
     assert refusal("torch", arrays_of("torch"), None) == f"format 'torch' {said}"
-    assert (
-        refusal("torch", arrays_of("torch"), 0) == "num_heads must be at least 1; got 0"
-    )
+    for came in (0, "2", 2.0):
+        said = f"num_heads must be a whole number of at least 1; got {came!r}"
+        assert refusal("torch", arrays_of("torch"), came) == said
     assert "= (22, 4, 11)" not in refusal("keras", arrays_of("keras"), 4)
     assert FORMATS["flax"].read(arrays_of("flax")).num_heads == H
 
