@@ -157,7 +157,7 @@ class MultiheadAttention(nn.Module):
             if need_weights or attn_mask is not None or key_padding_mask is not None:
                 raise ValueError("nested input takes no mask and returns no weights")
             sizes = [x.size(0) if x.is_nested else None for x in (query, key, value)]
-            if None in sizes or len(set(sizes)) > 1:
+            if len(set(sizes)) > 1:
                 raise ValueError(f"all inputs must be nested, with one B; got {sizes}")
             triples = zip(query.unbind(), key.unbind(), value.unbind())
             outputs = [self.forward(*x, need_weights=False)[0] for x in triples]

@@ -10,7 +10,7 @@ EQUIVALENT: dict[str, tuple[str, ...]] = {
         "attention.attend: k → v",
         "tiled.attend_in_tiles: k → v #3",
         "_inputs.check_operands: q → k",
-        "dropin.MultiheadAttention.forward: query → key #6",
+        "dropin.MultiheadAttention.forward: query → key #7",
         "dropin.MultiheadAttention.forward: k → v #4",
         "dropin.MultiheadAttention.forward: v → k #4",
         "dropin.MultiheadAttention._check: q → k",
@@ -121,6 +121,7 @@ EQUIVALENT: dict[str, tuple[str, ...]] = {
     ),
     "a tensor of one number does what the number does": (
         "masks.making.padding_mask: int(lengths.max()) → lengths.max()",
+        "masks.making.padding_mask: int(lengths.max()) → lengths.max() #2",
         "masks.making.padding_mask: int(lengths.min()) → lengths.min()",
         "tiled._Tiles.__iter__: int(keys[-1]) → keys[-1]",
         "tiled._Weights._powers: float(sum_) → sum_",

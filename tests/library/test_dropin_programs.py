@@ -421,9 +421,17 @@ def test_nested_input_stands_beside_as_much_nested_input():
         for lengths in ((5, 2), (3, 7, 1))
     )
     dense = tensor(S, 2, E)  # its first axis is no batch
-    for query, key in ((two, three), (three, two), (two, dense), (dense, two)):
+    for odd in (three, dense):
+        for place in range(3):
+            inputs = [two, two, two]
+            inputs[place] = odd
+            with pytest.raises(ValueError, match="must be nested, with one B; got"):
+                ours(*inputs, need_weights=False)
+    for place in range(3):
+        inputs = [dense, dense, dense]
+        inputs[place] = two
         with pytest.raises(ValueError, match="must be nested, with one B; got"):
-            ours(query, key, key, need_weights=False)
+            ours(*inputs, need_weights=False)
 
 
 @NESTED
