@@ -133,7 +133,8 @@ export default widget("Attention explorer", (ui) => {
   function judged(one) {
     const here = `${layer()} ${head()}`;
     if (ui.get("guess") !== here) return layers() > 1
-      ? "Move “layer”, compare the small maps, then press a head." : "Compare the small maps, then press a head.";
+      ? "Your turn: move “layer”, compare the small maps, then press the head that does."
+      : "Your turn: compare the small maps, then press the head that does.";
     const share = likeness(now.weights[head()], PATTERNS[one]);
     const most = Math.max(...range(layers()).flatMap((i) => mapsOf(i).weights.map((w) => likeness(w, PATTERNS[one]))));
     if (share < LIKE) return verdicts(share)[now.weights.some((w) => likeness(w, PATTERNS[one]) >= LIKE) ? "no" : "none"];
@@ -154,7 +155,7 @@ export default widget("Attention explorer", (ui) => {
     if (asked !== now) [found, asked] = [rowsToTry(), now];
     if (patterns?.all !== all) patterns = { all, names: patternsToTry() };
     const quests = patterns.names.map((one) => [PATTERNS[one].name,
-      { state: { pattern: one, guess: "" }, note: judged(one), notes: Object.values(verdicts(0)), under: ["Which head looks at", "?"] }]);
+      { state: { pattern: one, guess: "" }, note: judged(one), notes: Object.values(verdicts(0)), under: ["Find the head that looks at", ""] }]);
     return { ...found, ...Object.fromEntries(quests) };
   });
 
@@ -175,6 +176,7 @@ export default widget("Attention explorer", (ui) => {
       drawn = { now, state };
     }
     [...small.children].forEach((one, i) => press(one, i === head()));
+    put(small, { "data-asked": ui.get("pattern") !== "" && ui.get("guess") === "" });
     chooser.hidden = heads() === 1 && layers() === 1;
   });
   const chooser = h("div", { class: "mha-chooser" },

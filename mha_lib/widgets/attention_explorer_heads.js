@@ -13,9 +13,9 @@ export function layerMaps({ weights, q, k, mask }, layer) {
 
 /** Patterns: at which key a query looks, and what to call it. Query 0 has no choice. */
 export const PATTERNS = {
-  before: { key: (t) => t - 1, name: "the word before" },
-  first: { key: () => 0, name: "the first word" },
-  itself: { key: (t) => t, name: "the same place" },
+  before: { key: (t) => t - 1, name: "the one before" },
+  first: { key: () => 0, name: "the first" },
+  itself: { key: (t) => t, name: "itself" },
 };
 
 /** The mean weight that a head gives to the keys of a pattern. */

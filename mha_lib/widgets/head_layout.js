@@ -150,7 +150,7 @@ function waysToTry(ui, wrongWays) {
   const trait = ui.first.beside.length ? "beside" : "steps"; // where one way fills the screen
   return Object.fromEntries([
     ...(shown.length ? [[`follow ${labelOf(element, sizes)}`, { state: { element, at: 0 } }]] : []),
-    ...wrong.map(([name, steps]) => [name.replace(/^.*: /, ""), { state: { [trait]: steps, at: -1 } }]),
+    ...wrong.map(([name, steps]) => [name.replace(/^[^:]*, /, ""), { state: { [trait]: steps, at: -1 } }]),
   ]);
 }
 
@@ -310,12 +310,25 @@ export default widget("Head layout", (ui) => {
   });
 
   const line = readout();
+  /** Where two ways are right: whether they put the number into the same place. */
+  const twoOrders = () => {
+    const two = ["steps", "beside"].map((trait) => ui.get(trait)).filter((steps) => steps.length);
+    const bad = wrong.some(([, steps]) => two.some((one) => `${one}` === `${steps}`));
+    if (two.length < 2 || bad || stepOf(ui) < lastStep(ui)) return "";
+    const sizes = sizesOf(ui);
+    const ends = two.map((steps) => run(steps, sizes).at(-1).value);
+    if (!ends.every(Boolean)) return "";
+    const [above, below] = ends.map((value) =>
+      `${places(value, sizes).find(({ element }) => element === followed()).index}`);
+    return above === below ? "one place in both orders, so this number does not tell them apart"
+      : "two places, and both are right. Each order needs its own way back";
+  };
   ui.follow(() => {
     const sizes = sizesOf(ui);
     put(ways, closeness(ui));
     const { b, t, h: head, d, e } = origin(followed(), sizes);
     const whose = `${TOKENS[b][t]}${sizes.B > 1 ? ` of sequence ${b}` : ""}`;
-    say(line, `${labelOf(followed(), sizes)}: feature ${e} of token ${whose}, number ${d} of head ${head}.`);
+    say(line, `${labelOf(followed(), sizes)}: ${twoOrders() || `feature ${e} of token ${whose}, number ${d} of head ${head}`}.`);
   });
   const moves = noMoves();
   ui.follow(() => moves.forEach((look) => look()));

@@ -11,7 +11,7 @@ export const tuple = (list) => `(${list.join(list.length === 1 ? "" : ", ")}${li
 function facts({ parts: [x, ...others] }, before) {
   const shape = `${tuple(x.names.map(axisName))} = ${tuple(x.shape)}`;
   const kept = before?.parts[0].memory === x.memory;
-  const memory = before && (kept ? "same memory, no copy" : "copied into new memory");
+  const memory = before && (kept ? "no copy" : "a copy");
   return [
     [others.length ? "shapes" : "shape", others.length ? `${others.length + 1} × ${shape}` : shape],
     ["strides", tuple(x.strides)],

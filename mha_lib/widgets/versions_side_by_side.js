@@ -299,7 +299,7 @@ export default widget("Versions side by side", (ui) => {
   const TITLES = { exchange: "exchange q, k", scale: "wrong scale", merge: "interleave" };
   const stepOf = (wanted) => pairs.findIndex(({ name }) => name === wanted);
   const tries = tryThis(ui, () => ({
-    "right, other shapes": { state: { mistake: "none", step: stepOf("project") } },
+    "no mistake, other shapes": { state: { mistake: "none", step: stepOf("project") } },
     ...Object.fromEntries(Object.entries(TITLES).map(([mistake, title]) =>
       [title, { state: { mistake, step: stepOf(MISTAKES[mistake][1]) }, holds: { mistake } }])),
   }));

@@ -195,7 +195,7 @@ export function run({ axes, code, prefix, ...own }, p) {
   const splits = [..."qkv"].map((letter, r) => [`split ${letter}`, [
     code.split.replaceAll("?", letter), prefix + letter,
     r ? axes.heads.replace("t", "s") : axes.heads, heads[r]]]);
-  return {
+  const steps = {
     x: [code.x, "query", axes.x, x],
     project: [code.project, own.projected, axes.project, projected],
     ...Object.fromEntries(splits),
@@ -208,13 +208,19 @@ export function run({ axes, code, prefix, ...own }, p) {
       own.finish(linear(merged, p.matrices[3], p.biases[3]), p)],
     returned: [code.returned, "weights", "b h t s", own.back(parts.weights, p)],
   };
+  const [, where, wrongly] = MISTAKES[p.mistake];
+  if (where) steps[where][0] = wrongly(steps[where][0]);
+  return steps;
 }
 
+/** {name: [what it is, the step that is wrong, the code of that step → wrong code]} */
 export const MISTAKES = {
   none: ["none"],
-  exchange: ["W_q and W_k exchanged", "project"],
-  scale: ["scale 1/√E, not 1/√D", "scores"],
-  merge: ["features interleaved", "merge"],
+  exchange: ["W_q and W_k exchanged", "project", (code) => (code.includes("q_proj")
+    ? code.replace(/[qk](?=_proj)/g, (x) => (x === "q" ? "k" : "q")) : `${code}  # rows of W_k first`)],
+  scale: ["scale 1/√E, not 1/√D", "scores", (code) => code.replace("scale", "E**-0.5")],
+  merge: ["features interleaved", "merge",
+    (code) => `${code}\nmerged = merged.unflatten(-1, (H, D)).transpose(-1, -2).flatten(-2)`],
 };
 
 /** What a style computes from, `get(trait)`; a mistake changes it before or on the way. */
@@ -229,7 +235,7 @@ export function parameters(get, mistake) {
     reshape(swap(reshape(y, [product(y.shape) / E, H, E / H]), 1, 2), y.shape);
   const allowed = get("mask");
   return {
-    x, matrices, biases, B, T, H, D: E / H,
+    x, matrices, biases, B, T, H, D: E / H, mistake,
     scale: 1 / Math.sqrt(mistake === "scale" ? E : E / H),
     join: mistake === "merge" ? interleave : same,
     mask: allowed.length ? swap(stack(range(H).map(() => read(allowed))), 0, 1) : null,

@@ -235,8 +235,8 @@ def quest() -> AttentionExplorer:
 def test_which_head_looks_at_the_word_before(live):
     opened = live(quest())
     said = partial(opened.text, ".mha-note")
-    opened.button("Which head looks at the word before?").click()
-    assert "press a head" in said() and not set("✓✗") & set(said())
+    opened.button("Find the head that looks at the one before").click()
+    assert "press the head" in said() and not set("✓✗") & set(said())
     opened.button("head 0").click()
     assert said().startswith("✗ Head 0 of layer 0 does not: 0.25")
     opened.button("head 1").click()
@@ -244,8 +244,8 @@ def test_which_head_looks_at_the_word_before(live):
     opened.button("head 2").click()
     assert said().startswith("✓ Head 2 of layer 0 does: 0.80 of its weight, and no")
     opened.control("layer").fill("1")  # nobody has pressed a head there
-    assert "press a head" in said()
-    asked = opened.root_element.get_by_role("button", name="Which head looks at")
+    assert "press the head" in said()
+    asked = opened.root_element.get_by_role("button", name="Find the head that looks at")
     assert asked.count() == 1  # nothing of what no head does
     opened.button("the surest row").click()
     assert said().startswith("Head 0, “the”")
@@ -253,8 +253,8 @@ def test_which_head_looks_at_the_word_before(live):
 
 def test_a_question_asked_again_awaits_a_new_answer(live):
     opened = live(quest())
-    for again in ("Which head looks at the word before?", "reset"):
-        opened.button("Which head looks at the word before?").click()
+    for again in ("Find the head that looks at the one before", "reset"):
+        opened.button("Find the head that looks at the one before").click()
         opened.button("head 2").click()
         assert opened.text(".mha-note").startswith("✓")
         opened.button(again).click()
@@ -264,7 +264,7 @@ def test_a_question_asked_again_awaits_a_new_answer(live):
 @pytest.mark.parametrize("screen", MOST)
 def test_all_questions_fit_one_screen_with_their_answers(live, screen):
     viewport, most = MOST[screen]
-    names = ("the word before", "the first word", "the same place")
+    names = ("the one before", "the first", "itself")
     maps = torch.full((4, 12, 12), 0.02)
     for head, key in enumerate((range(11), 0, range(1, 12))):
         maps[head, range(1, 12), key] = 0.7
@@ -272,7 +272,7 @@ def test_all_questions_fit_one_screen_with_their_answers(live, screen):
     widget = AttentionExplorer([maps, maps / 2], [*"cdvzwj"] * 2)
     opened = live(widget, viewport=viewport, folded=True)
     for head, name in enumerate(names):
-        opened.button(f"Which head looks at {name}?").click()
+        opened.button(f"Find the head that looks at {name}").click()
         opened.button(f"head {head}").click()
         assert opened.text(".mha-note").startswith("✓")
         assert opened.root_element.bounding_box()["height"] <= most
@@ -493,7 +493,7 @@ def test_two_equal_words_are_told_apart(live):
 
 def test_who_searches_in_the_wrong_layer_is_told_to_change_it(live):
     opened = live(quest())
-    opened.button("Which head looks at the word before?").click()
+    opened.button("Find the head that looks at the one before").click()
     assert "layer" in opened.text(".mha-note")
     opened.control("layer").fill("1")
     opened.button("head 0").click()

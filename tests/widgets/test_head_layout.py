@@ -640,6 +640,12 @@ def test_two_right_orders_are_to_be_tried(live):
         assert button.get_attribute("aria-pressed") == "true"
         paths = opened.root_element.locator(".mha-path").all_inner_texts()
         rows[button.inner_text()] = [path.split(":")[0] for path in paths]
+        said = opened.root_element.inner_text()
+        whose = button.inner_text()[:2]
+        assert ("u0: two places, and both are right" in said) == (whose == "u0")
+        assert ("u3: one place in both orders" in said) == (whose == "u3")
+    opened.button("back").click()
+    assert "feature 3 of token u of sequence 1" in opened.root_element.inner_text()
     assert rows == {
         "u0 in both orders": ["u0 is at [1, 0, 0]", "u0 is at [2, 0, 0]"],
         "u3 in both orders": ["u3 is at [3, 0, 0]", "u3 is at [3, 0, 0]"],
@@ -737,9 +743,7 @@ BACK = {
 }
 IN_THE_BOOK = {
     "chapter 3": lambda: HeadLayout(T=2, embed_dim=6, num_heads=3),
-    "orders": lambda: HeadLayout(
-        2, embed_dim=6, num_heads=2, batch=2, recipes=ORDERS, beside=""
-    ),
+    "orders": lambda: HeadLayout(2, embed_dim=6, num_heads=2, batch=2, recipes=ORDERS),
     "joins": lambda: HeadLayout(T=2, embed_dim=6, num_heads=3, recipes=JOINS),
     "stack": lambda: HeadLayout(
         2, embed_dim=4, num_heads=2, batch=2, recipes=BACK, beside=""
@@ -751,7 +755,7 @@ IN_THE_BOOK = {
     ("chapter", "made"),
     [
         ("03", "HeadLayout(T=2, embed_dim=6, num_heads=3)"),
-        ("08", "HeadLayout(2, embed_dim=6, num_heads=2, batch=2,"),
+        ("08", "HeadLayout(2, embed_dim=6, num_heads=2,"),
     ],
 )
 def test_the_sizes_are_those_of_the_chapter(chapter, made):
@@ -844,7 +848,7 @@ BRACKETS = """() => [...document.querySelectorAll('.mha-begins.mha-ends .mha-rea
 @pytest.mark.parametrize("viewport", [DESK, PHONE], ids=["desk", "phone"])
 def test_no_letter_stands_on_another(live, viewport):
     opened = live(HeadLayout(T=2, embed_dim=6, num_heads=3), viewport=viewport)
-    opened.button("heads interleaved").click()
+    opened.button("wrong: heads interleaved").click()
     crosses = opened.page.evaluate(COLLIDES)
     assert len(crosses) == 8 and max(crosses) <= 0.5
     brackets = opened.page.evaluate(BRACKETS)
@@ -853,7 +857,7 @@ def test_no_letter_stands_on_another(live, viewport):
 
 def test_what_is_followed_keeps_its_name_whatever_is_compared(live):
     opened = live(HeadLayout(T=2, embed_dim=6, num_heads=3))
-    for way in ("heads interleaved", "view alone"):
+    for way in ("wrong: heads interleaved", "wrong: view alone"):
         assert opened.button("follow b3").is_visible()
         opened.button(way).click()
     assert opened.button("follow b3").is_visible()

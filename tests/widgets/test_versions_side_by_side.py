@@ -389,10 +389,37 @@ def test_mistakes_give_the_numbers_of_wrong_modules(live, layer, x):
     agree(sides(opened)[1], {"output": wrong(x)[0].transpose(0, 1)})
 
 
+WRONG = {  # {mistake: what stands in the code of BatchedMHA, and of FusedMHA}
+    "exchange q, k": ("= self.k_proj(query), self.q_proj(key)", "# rows of W_k first"),
+    "wrong scale": ("(q * E**-0.5) @ k", "(q * E**-0.5) @ k"),
+    "interleave": (".transpose(-1, -2).flatten(-2)", ".transpose(-1, -2).flatten(-2)"),
+}
+
+
+@pytest.mark.parametrize("title", WRONG)
+def test_the_code_on_the_right_has_the_mistake(live, layer, x, title):
+    opened = live(versions(x, layer))
+    opened.button(title).click()
+    for style, part in zip(("BatchedMHA", "FusedMHA"), WRONG[title]):
+        choose(opened, left=style, right=style)
+        left, right = opened.root_element.locator("pre code").all_inner_texts()
+        assert part in right and part not in left, style
+
+
+def test_the_interleaving_that_is_shown_is_the_one_that_is_computed(live, layer, x):
+    opened = live(versions(x, layer))
+    opened.button("interleave").click()
+    code = opened.root_element.locator("pre code").nth(1).inner_text()
+    context = torch.arange(48.0).view(4, 2, 2, 3)  # (T, B, H, D) of EinsumMHA
+    names = {"context": context, "H": 2, "D": 3}
+    exec(code, names)
+    assert torch.equal(names["merged"], context.mT.flatten(-2))
+
+
 def test_other_shapes_and_the_same_numbers_come_first(live, layer, x):
     opened = live(versions(x, layer))
     assert opened.text(VERDICT).startswith("= Other shapes, same numbers")
-    opened.button("right, other shapes").click()
+    opened.button("no mistake, other shapes").click()
     assert opened.text(VERDICT).startswith("= Other shapes, same numbers")
     choose(opened, right="BatchedMHA")
     assert opened.text(VERDICT).startswith("= Same shape, same numbers")
