@@ -294,11 +294,12 @@ export default widget("Mask painter", (ui) => {
     "causal": { state: only({ causal: true }), note: "No word sees a later one: the first has only itself, and weight 1." },
     "padding on the left": {
       state: only({ causal: true, length: some, side: "left" }),
-      note: "Filler first: a word that sees filler alone has an empty row. Read the warning below." },
+      note: "Padding first: a query that sees padding alone has an empty row. Read the warning below." },
     "a window": {
       state: only({ causal: true, window: Math.min(3, S) }), note: "Each word sees itself and the two before it." },
     "read the wrong way round": {
-      state: only({ causal: true, swapped: true }), note: "Causal, with True and False exchanged: what does the last word see?" },
+      state: { ...only({ causal: true, swapped: true }), query: T - 1 }, holds: only({ causal: true, swapped: true }),
+      note: "Causal, with True and False exchanged: what does the last query see?" },
   };
   if (T !== S) {
     TRIES["with a cache"] = {
