@@ -28,9 +28,10 @@ def chapter():
 @pytest.mark.parametrize("seed", range(12))
 def test_a_stored_start_comes_out_again(chapter, seed):
     new, answers = chapter["new"], chapter["answers"]
-    found = {}
-    for heads, placed in chapter["NEW_RIGHT"]:
-        votes, _ = chapter["train"](heads, placed, seed)(chapter["tokens"][new])
-        right = (votes.argmax(dim=-1) == answers[new]).all(dim=-1)
-        found[heads, placed] = int(right.sum())
+    found, own = {}, {}
+    for who in chapter["NEW_RIGHT"]:
+        votes, _ = chapter["train"](*who, seed)(chapter["tokens"])
+        right = (votes.argmax(dim=-1) == answers).all(dim=-1)
+        found[who], own[who] = int(right[new].sum()), int(right[~new].sum())
     assert found == {who: right[seed] for who, right in chapter["NEW_RIGHT"].items()}
+    assert own[1, True] == chapter["OWN_RIGHT"][seed]
