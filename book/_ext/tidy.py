@@ -144,6 +144,8 @@ def what_is_folded(cell: nodes.container, used: list[str]) -> str:
         return "Set-up"
     if any(VIEW in x.astext() for x in cell.findall(nodes.raw)):
         return "How this widget is made"
+    if code.startswith("# Stored results"):
+        return "Stored results"
     if any(part.next_node(nodes.image) for part in shown):
         return "How this picture is drawn"
     if shown:
