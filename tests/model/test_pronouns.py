@@ -12,6 +12,7 @@ from mha_lib.model.pronouns import (
     sentences,
     train_reader,
 )
+from tools.book import ROOT
 
 ENDING = 11  # its place in every sentence
 
@@ -45,6 +46,14 @@ def test_every_new_sentence_is_answered_right(new):
     assert votes.argmax(dim=-1).equal(answers)
     sure = votes.softmax(dim=-1).gather(1, answers[:, None])
     assert sure.min() > 0.95
+
+
+def test_the_first_page_says_the_shares_of_its_picture():
+    words = "the animal did not cross the street because it was too tired".split()
+    _, maps = load_pronoun_reader()(encode([words]))
+    (places, beings), text = maps[0], (ROOT / "book" / "intro.md").read_text("utf-8")
+    assert f"head 1 gives {beings[1]:.2f} to *animal*" in text
+    assert f"fits and gives {places[ENDING]:.2f} to *tired* itself" in text
 
 
 def test_both_heads_swing_in_every_new_sentence(new):
