@@ -49,8 +49,8 @@ def test_every_new_sentence_is_answered_right(new):
 
 
 def test_the_first_page_says_the_shares_of_its_picture():
-    words = "the animal did not cross the street because it was too tired".split()
-    _, maps = load_pronoun_reader()(encode([words]))
+    sentence = "the animal did not cross the street because it was too tired"
+    _, maps = load_pronoun_reader()(encode([sentence.split()]))
     (places, beings), text = maps[0], (ROOT / "book" / "intro.md").read_text("utf-8")
     assert f"head 1 gives {beings[1]:.2f} to *animal*" in text
     assert f"fits and gives {places[ENDING]:.2f} to *tired* itself" in text

@@ -245,7 +245,7 @@ def test_which_head_looks_at_the_word_before(live):
     assert said().startswith("✓ Head 2 of layer 0 does: 0.80 of its weight, and no")
     opened.control("layer").fill("1")  # nobody has pressed a head there
     assert "press the head" in said()
-    asked = opened.root_element.get_by_role("button", name="Find the head that looks at")
+    asked = opened.root_element.get_by_role("button", name="Find the head")
     assert asked.count() == 1  # nothing of what no head does
     opened.button("the surest row").click()
     assert said().startswith("Head 0, “the”")
