@@ -100,13 +100,18 @@ export default widget("Scale lab", (ui) => {
   });
 
   const gradients = () => `Remaining gradient: undivided ${brief(remains("none"))}, divided ${brief(remains(chosen()))}.`;
+  /** Of the query now, at another D: the key with the largest undivided weight. */
+  const largestKey = (D) => {
+    const row = dots[sizes.indexOf(D)].rows[ui.get("query")];
+    return row.indexOf(Math.max(...row));
+  };
   const tries = tryThis(ui, () => Object.fromEntries([
     ["a small head", { D: sizes[Math.min(1, sizes.length - 1)], divisor: "sqrt" }, gradients],
     ["a large head", { D: sizes.at(-1), divisor: "sqrt" },
       () => `${gradients()} Which side can still learn?`],
     ["too much", { D: sizes.at(-1), divisor: "D" },
       () => `Divided by D, no key gets more than ${fixed(Math.max(...now().largest))}, an even share is ${fixed(1 / known[1].length)}.`],
-  ].map(([title, state, note]) => [title, { state, note: note() }])));
+  ].map(([title, state, note]) => [title, { state: { ...state, key: largestKey(state.D) }, holds: state, note: note() }])));
 
   const tauSlider = slider(ui, {
     label: "τ", trait: "temperature", format: plain,

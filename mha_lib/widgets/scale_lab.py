@@ -36,7 +36,8 @@ class ScaleLab(Widget):
         divisor: of the divided side: "sqrt" (√D), "D" or "temperature" (τ); with "none"
             the undivided side stands alone.
         temperature: τ, a positive number, for the last of these.
-        query: which query to begin with.
+        query: which query to begin with; of its keys the one with the largest
+            undivided weight is chosen.
         average: "mean" or "median" over the queries (the lower middle one, as torch's).
 
     Raises:
@@ -102,6 +103,7 @@ class ScaleLab(Widget):
             divisor=divisor,
             temperature=float(temperature),
             query=query,
+            key=int((k[:, :D] @ q[query, :D]).argmax()),
             average=average,
             note=note,
         )

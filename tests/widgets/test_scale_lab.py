@@ -402,6 +402,7 @@ def test_key_follows_arrows_and_pointer(live):
     slider = opened.control("key, divided")
     slider.focus()
     band = opened.root_element.locator(".mha-band").nth(2)
+    opened.page.keyboard.press("Home")
     for key, s in [
         ("ArrowRight", 1),
         ("End", S - 1),
@@ -425,6 +426,23 @@ def test_key_follows_arrows_and_pointer(live):
     opened.page.mouse.move(frame["x"] + box["x"] + 5, frame["y"] + 50)
     assert opened.text(".mha-detail").startswith("key 3: ")
     assert float(band.get_attribute("x")) > left
+
+
+def test_the_key_with_the_largest_weight_is_chosen_at_first_and_by_what_to_try(live):
+    for query in range(T):
+        widget = lab(D=16, query=query)
+        best = int(expected(widget, 16, 1.0)["weights"][query].argmax())
+        assert widget.key == best
+    opened = live(widget)
+    assert opened.text(".mha-detail").startswith(f"key {best}: ")
+    keys = [best]
+    for title, D in (("a small head", 2), ("a large head", 20), ("too much", 20)):
+        opened.button(title).click()
+        keys.append(int(expected(widget, D, 1.0)["weights"][-1].argmax()))
+        assert opened.text(".mha-detail").startswith(f"key {keys[-1]}: ")
+        opened.control("key, undivided").press("ArrowLeft")  # and the note stays
+        assert opened.button(title).get_attribute("aria-pressed") == "true"
+    assert len(set(keys)) > 1 and 0 not in keys
 
 
 def test_temperature_has_a_slider_only_where_it_counts(live):
