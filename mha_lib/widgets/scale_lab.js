@@ -299,14 +299,27 @@ function panel(ui, frame, tall, content) {
     const first = (s) => (s === key ? Infinity : Math.abs(values[s]));
     const order = range(values.length).sort((a, b) => first(b) - first(a));
     const label = (s, at, said) => ({ x: x(s + 0.5), y: at, text: said, class: s === key ? "mha-lit" : "" });
+    const spans = values.map((value, s) => { // of each bar: its sides, its upper and its lower end
+      const top = Math.min(y(0), y(value));
+      return { from: x(s), to: x(s + 1), top, foot: top + Math.max(1, Math.abs(y(value) - y(0))) };
+    });
     const number = (s) => {
       const one = label(s, y(values[s]) + (values[s] < 0 ? 12 : -4), text(values[s]));
-      return { ...one, x: Math.min(width - half(one), Math.max(LEFT - 2 + half(one), one.x)) }; // beside the axis
+      one.x = Math.min(width - half(one), Math.max(LEFT - 2 + half(one), one.x)); // beside the axis
+      if (s === key) { // always shown: beyond the ends of all bars that it would lie over
+        const below = spans.filter(({ from, to }) => from < one.x + half(one) && to > one.x - half(one));
+        one.y = values[s] < 0 ? Math.max(one.y, ...below.map(({ foot }) => foot + TALL + 3))
+          : Math.min(one.y, ...below.map(({ top }) => top - 3));
+      }
+      return one;
     };
+    const clear = (one) => spans.every(({ from, to, top, foot }) =>
+      from >= one.x + half(one) || to <= one.x - half(one) || top >= one.y || foot <= one.y - TALL);
     const most = pitch < 16 ? 7 : values.length; // narrow bars drown in numbers
-    const every = Math.ceil(16 / pitch);
+    const every = Math.ceil((14 + BETWEEN) / pitch);
     const places = [key, ...range(values.length).filter((s) => s % every === 0)].map((s) => label(s, height - 4, `${s}`));
-    const numbers_ = fitting(order.slice(0, most).map(number).filter(({ text: said, class: lit }) => lit || said !== "0"));
+    const worth = (one) => one.class || (one.text !== "0" && clear(one));
+    const numbers_ = fitting(order.slice(0, most).map(number).filter(worth));
     renew(labels, [...numbers_, ...fitting(places)].map(({ text: said, ...place }) => ["text", place, said]));
     put(band, { x: x(key), width: pitch });
   });
@@ -329,14 +342,19 @@ function renew(group, wanted) {
   while (group.children.length > wanted.length) group.lastChild.remove();
 }
 
-/** Of the width of a label; what is lit is bold. */
-const half = ({ text, class: lit }) => (lit ? 4 : 3.5) * text.length;
+const TALL = 8; // pixels of a digit
+const BETWEEN = 2; // of two labels
+const WIDE = { ".": 3.6, "−": 9.3, digit: 7 }; // at 11 pixels, in the widest of the fonts
 
-/** Of all labels those that cover none before them. */
+/** Of the width of a label; what is lit is bold. */
+const half = ({ text, class: lit }) =>
+  [...text].reduce((sum, sign) => sum + (WIDE[sign] ?? WIDE.digit) * (lit ? 1.1 : 1), 0) / 2;
+
+/** Of all labels those that touch none before them. */
 function fitting(labels) {
   const found = [];
   for (const one of labels) {
-    const free = (other) => Math.abs(one.x - other.x) > half(one) + half(other) || Math.abs(one.y - other.y) > 11;
+    const free = (other) => Math.abs(one.x - other.x) >= half(one) + half(other) + BETWEEN || Math.abs(one.y - other.y) > 11;
     if (found.every(free)) found.push(one);
   }
   return found;

@@ -571,6 +571,48 @@ def test_words_are_not_vectors():
         ScaleLab("abc", torch.zeros(2, 3))
 
 
+# The labels at the bars that touch one another, and those that lie over a bar. A letter
+# reaches from its base line 8 pixels up; a box around it is higher, and as wide.
+TOUCHING = """root => [...root.querySelectorAll('.mha-bars svg')].flatMap(picture => {
+    const lines = e => [+e.getAttribute('y') - 8, +e.getAttribute('y')];
+    const labels = [...picture.querySelectorAll('text:not([text-anchor])')].map(e => {
+        const { x, width } = e.getBBox();
+        return { text: e.textContent, from: x, to: x + width, lines: lines(e) };
+    });
+    const bars = [...picture.querySelectorAll('.mha-bar')].map(e => {
+        const [x, y, w, h] = ['x', 'y', 'width', 'height'].map(a => +e.getAttribute(a));
+        return { text: 'a bar', from: x, to: x + w, lines: [y, y + h] };
+    });
+    const meet = (a, b, gap) => Math.min(a.to, b.to) - Math.max(a.from, b.from) > -gap
+        && Math.min(a.lines[1], b.lines[1]) - Math.max(a.lines[0], b.lines[0]) > 0;
+    const pairs = [
+        ...labels.flatMap((a, i) => labels.slice(i + 1).filter(b => meet(a, b, 1))
+            .map(b => [a, b])),
+        ...labels.flatMap(a => bars.filter(b => meet(a, b, 0)).map(b => [a, b])),
+    ];
+    return pairs.map(pair => pair.map(x => x.text).join(' '));
+})"""
+
+
+@pytest.mark.parametrize("seed", [0, 11])
+@pytest.mark.parametrize(
+    "viewport", [x for x, _ in SCREENS.values()] + [{"width": 320, "height": 640}]
+)
+def test_no_number_at_the_bars_touches_another_or_a_bar(live, viewport, seed):
+    """In the first state, at each D and wherever the pointer is."""
+    q, k = torch.randn(2, 16, 256, generator=torch.Generator().manual_seed(seed))
+    opened = live(ScaleLab(q, k), viewport=viewport)
+    found = {"first": opened.root_element.evaluate(TOUCHING)}
+    for i in range(9):
+        opened.control("D, the size of a head").fill(str(i))
+        for key in ("Home", "ArrowRight", "ArrowRight", "End", "ArrowLeft"):
+            opened.control("key, divided").press(key)
+            found[2**i, key] = opened.root_element.evaluate(TOUCHING)
+    assert {state: x for state, x in found.items() if x} == {}
+    shown = ".mha-bars svg text:not([text-anchor]):not(.mha-lit)"
+    assert opened.root_element.locator(shown).count() > 15  # not by showing none
+
+
 # The size of each letter at the bars, and the labels that lie over one another.
 LETTERS = """root => [...root.querySelectorAll('.mha-bars svg')].map(picture => {
     const all = [...picture.querySelectorAll('text')];
