@@ -15,18 +15,18 @@ const PAUSE = 90; // milliseconds from one to the next
 const TALL = 214; // pixels that the map may take, as high as the heads beside it
 const SHARE = 6; // milliseconds of a frame for writing, where nothing may move
 
-const begin = { temperature: 1, query: -1, key: -1, off: [] };
+const begin = { temperature: 1, query: -1, key: -1, off: [], compared: [] };
 const TRIES = {
   "the bracket": {
-    note: "Head 0.3 looks back at “[”. Without it, the model closes another bracket: “)”.",
+    note: "Layer 0, head 3 looks back at “[”. Without it, the model closes another bracket: “)”.",
     state: { ...begin, text: "foo[bar, baz", off: [3], layer: 0, head: 3 },
   },
   "looks, in vain": {
-    note: "Head 1.0 looks at the open quote. Without it, the quote is closed just as surely.",
+    note: "Layer 1, head 0 looks at the quote. Without it, closing is more likely than before.",
     state: { ...begin, text: 'The "name', off: [4], layer: 1, head: 0, key: 1 },
   },
   "looks away, matters": {
-    note: "Head 0.2 hardly looks at the open quote. Without it, closing is less than half as likely.",
+    note: "Layer 0, head 2 hardly looks at the quote. Without it, closing is less than half as likely.",
     state: { ...begin, text: 'The "name', off: [2], layer: 0, head: 2, key: 1 },
   },
   "only the likeliest": {
@@ -48,9 +48,11 @@ function check(ui, { layers, heads }) {
   whole("head", 0, heads);
   whole("seed", 0, 2 ** 31);
   for (const trait of ["query", "key"]) whole(trait, -1, MOST_LETTERS);
-  const off = ui.get("off");
-  need(Array.isArray(off) && off.every((x) => Number.isInteger(x) && x >= 0 && x < layers * heads),
-    `off must list heads, layer · ${heads} + head.`);
+  for (const trait of ["off", "compared"]) {
+    const list = ui.get(trait);
+    need(Array.isArray(list) && list.every((x) => Number.isInteger(x) && x >= 0 && x < layers * heads),
+      `${trait} must list heads, layer · ${heads} + head.`);
+  }
   const t = ui.get("temperature");
   need(Number.isFinite(t) && t >= 0 && t <= 2, "the temperature must be from 0 to 2.");
 }
@@ -58,9 +60,10 @@ function check(ui, { layers, heads }) {
 export default widget("Model lab", (ui) => {
   const sizes = ui.get("sizes");
   const name = (i) => `${Math.floor(i / sizes.heads)}.${i % sizes.heads}`;
+  const inWords = (i) => `layer ${Math.floor(i / sizes.heads)}, head ${i % sizes.heads}`;
   const chosen = () => ui.get("layer") * sizes.heads + ui.get("head");
   const isOff = (i) => ui.get("off").includes(i);
-  const asked = () => ({ text: ui.get("text"), off: ui.get("off"), temperature: ui.get("temperature") });
+  const asked = () => Object.fromEntries(["text", "off", "compared", "temperature"].map((x) => [x, ui.get(x)]));
 
   // --- the model: the first view is stored, all others wait for its numbers -------------
   let lab = null;
@@ -110,10 +113,10 @@ export default widget("Model lab", (ui) => {
     const j = ui.get("key") < 0 ? row.indexOf(Math.max(...row)) : Math.min(ui.get("key"), last);
     return [i, j];
   };
-  const change = (traits) => ui.setAll({ query: -1, key: -1, ...traits });
+  const change = (traits) => ui.setAll({ query: -1, key: -1, ...("text" in traits ? { compared: [] } : {}), ...traits });
 
   // --- the way back: the state before each act --------------------------------------
-  const KEPT = ["text", "off", "temperature", "seed", "layer", "head"];
+  const KEPT = ["text", "off", "compared", "temperature", "seed", "layer", "head"];
   const kept = () => Object.fromEntries(KEPT.map((trait) => [trait, ui.get(trait)]));
   const past = [];
   let act = null;
@@ -183,22 +186,25 @@ export default widget("Model lab", (ui) => {
     }
     [...small.children].forEach((one, i) => {
       press(one, i === chosen());
-      put(one, { "aria-label": `head ${name(i)}${isOff(i) ? ", switched off" : ""}` });
+      put(one, { title: inWords(i), "aria-label": `${name(i)}: ${inWords(i)}${isOff(i) ? ", switched off" : ""}` });
       one.classList.toggle("mha-off", isOff(i));
     });
   });
   const flip = button("", () => {
     begins();
     const off = isOff(chosen()) ? ui.get("off").filter((i) => i !== chosen()) : [...ui.get("off"), chosen()];
-    ui.set("off", off.sort((a, b) => a - b));
+    switchOff(off.sort((a, b) => a - b));
   });
   const allOn = button("all on", () => {
     begins();
-    ui.set("off", []);
+    switchOff([]);
   });
+  /** When all are on again, the list keeps its order, that of the heads that were off. */
+  const switchOff = (off) => ui.setAll({ off, compared: off.length ? [] : ui.get("off") });
   ui.follow(() => {
-    say(flip, `switch ${name(chosen())} ${isOff(chosen()) ? "on" : "off"}`);
-    put(flip, { "aria-label": `switch head ${name(chosen())} ${isOff(chosen()) ? "on" : "off"}` });
+    const what = `switch ${name(chosen())} ${isOff(chosen()) ? "on" : "off"}`;
+    say(flip, what);
+    put(flip, { title: inWords(chosen()), "aria-label": `${what}: ${inWords(chosen())}` });
     allOn.disabled = !ui.get("off").length;
   });
 
@@ -223,7 +229,7 @@ export default widget("Model lab", (ui) => {
         of: [map],
         cursor: [i, j],
         row: i,
-        label: `weights of head ${name(chosen())}: arrow keys move from cell to cell`,
+        label: `weights of ${inWords(chosen())}: arrow keys move from cell to cell`,
       };
     },
   });
@@ -233,7 +239,8 @@ export default widget("Model lab", (ui) => {
   ui.follow(() => {
     const [i, j] = place();
     const [query, key] = [i, j].map((k) => readable(now.words[k]));
-    const weight = `Head ${name(chosen())}: “${query}” looks at “${key}” with weight ${fixed(now.maps[chosen()][i][j])}.`;
+    const who = inWords(chosen()).replace("l", "L");
+    const weight = `${who}: “${query}” looks at “${key}” with weight ${fixed(now.maps[chosen()][i][j])}.`;
     const tokens = now.of > now.read ? ` Only the last ${now.read} of ${now.of} tokens are read.`
       : now.of > now.words.length ? ` The maps show the last ${now.words.length} of ${now.of} tokens.` : "";
     const hint = waiting && !trouble ? "Loading the model … " : trouble && waiting ? `${trouble} ` : "";
@@ -268,11 +275,11 @@ export default widget("Model lab", (ui) => {
       say(one, readable(token));
       put(one, { "aria-label": `append “${readable(token)}”` });
       one.disabled = full();
-      [some ? before : 0, after].forEach((p, k) => put(bars.children[k], { style: `width: ${(100 * p).toFixed(1)}%` }));
-      say(value, some ? `${percent(before)} → ${percent(after)}` : percent(after));
+      [before, some ? after : 0].forEach((p, k) => put(bars.children[k], { style: `width: ${(100 * p).toFixed(1)}%` }));
+      say(value, some ? `${percent(before)} → ${percent(after)}` : percent(before));
     });
-    legend.replaceChildren("What comes next: ", ...(some
-      ? [h("i", { class: "mha-whole" }), "whole model, ", h("i"), which()] : [h("i"), "probability"]),
+    legend.replaceChildren("What comes next: ", h("i", { class: "mha-whole" }), "whole model",
+      ...(some ? [", ", h("i"), which()] : []),
       ui.get("temperature") === 0 ? " (temperature 0)" : "");
   });
   function appendToken(token) {
@@ -284,6 +291,7 @@ export default widget("Model lab", (ui) => {
 
   const cells = range(2).map(() => [h("th", { scope: "row" }), h("td"), h("td", { class: "mha-goes" })]);
   const beside = h("table", { class: "mha-beside" },
+    h("caption", {}, "loss: average surprise at a token of the text"),
     h("thead", {}, h("tr", {}, h("td"), ["loss (nats)", "how it goes on"].map((x) => h("th", { scope: "col" }, x)))),
     h("tbody", {}, cells.map((row) => h("tr", {}, row))));
   let drawnBefore = null;
@@ -377,7 +385,7 @@ export default widget("Model lab", (ui) => {
         }),
         write, again),
       numbers(ui, "The map as a table", () => ({
-        caption: `weights of head ${name(chosen())}`,
+        caption: `weights of ${inWords(chosen())}`,
         columns: ["query \\ key", ...wordsOf(now)],
         rows: now.maps[chosen()].map((row, i) => [
           wordsOf(now)[i], ...now.words.map((_, j) => (j > i ? "hidden" : fixed(row[j], 3)))]),
@@ -385,8 +393,8 @@ export default widget("Model lab", (ui) => {
   );
 }, {
   question: "Which head knows what comes next?",
-  lead: "Switch a head off: what is no longer known?",
-  lesson: ["text", "off", "layer", "head", "query", "key", "temperature", "seed"],
+  lead: "Switch heads off and on: what does each know?",
+  lesson: ["text", "off", "compared", "layer", "head", "query", "key", "temperature", "seed"],
 });
 
 /** A causal map as one picture, a pixel a cell. */

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 MOST_LETTERS = 2000
 SHOWN, LISTED, FURTHER = 32, 6, 10  # as in model_lab_views.js
 HOTTEST = 2
+WHOLE = "#7a828c"  # --mha-hidden of common.css, the whole model's on the page too
 
 Head = tuple[int, int]
 
@@ -47,7 +48,7 @@ class ModelLab(Widget):
     Example:
         >>> from mha_lib.widgets import ModelLab
         >>> ModelLab("foo[bar, baz", off=[(0, 3)])
-        ModelLab('foo[bar, baz' without head 0.3)
+        ModelLab('foo[bar, baz' without layer 0, head 3)
     """
 
     _esm = module("model_lab")
@@ -55,6 +56,7 @@ class ModelLab(Widget):
 
     text = Unicode().tag(sync=True)
     off = List(Int()).tag(sync=True)
+    compared = List(Int()).tag(sync=True)  # all on again: what was off before
     layer = Int(0).tag(sync=True)
     head = Int(0).tag(sync=True)
     query = Int(-1).tag(sync=True)
@@ -95,7 +97,8 @@ class ModelLab(Widget):
         L, H = model.sizes.num_layers, model.sizes.num_heads
         off = sorted({_number(x, L, H) for x in off})
         layer, head = divmod(_number(head, L, H), H)
-        asked = {"text": text, "off": off, "temperature": temperature}
+        asked = {"text": text, "off": off, "compared": []}
+        asked["temperature"] = temperature
         name, packed = read_packed()
         super().__init__(
             text=text,
@@ -112,12 +115,14 @@ class ModelLab(Widget):
 
     def summary(self) -> str:
         """The text, and which heads are off."""
-        names = ", ".join(self._name(x) for x in self.off)
-        heads = "head" if len(self.off) == 1 else "heads"
-        return f"{self.text!r} without {heads} {names}" if names else repr(self.text)
+        names = "; ".join(self._in_words(x) for x in self.off)
+        return f"{self.text!r} without {names}" if names else repr(self.text)
 
     def _name(self, number: int) -> str:
         return "{}.{}".format(*divmod(number, self.sizes["heads"]))
+
+    def _in_words(self, number: int) -> str:
+        return "layer {}, head {}".format(*divmod(number, self.sizes["heads"]))
 
     def still(self) -> "Figure":
         """The large map, and what comes next with and without the heads."""
@@ -134,15 +139,17 @@ class ModelLab(Widget):
             1, 2, figsize=(7.5, 3.2), layout="constrained"
         )
         left.imshow(np.array(padded), cmap="Blues", vmin=0, vmax=1)
-        left.set_title(f"head {self._name(chosen)}: where each token looks", size=10)
+        title = f"{self._in_words(chosen)}: where each token looks"
+        left.set_title(title, size=10)
         for axis in (left.xaxis, left.yaxis):
             axis.set_ticks(range(T), words)
         listed = self.first["next"]
         places = range(len(listed))
-        shown = [("whole model", 1, COLOURS[0], -0.2)] if self.off else []
         names = ", ".join(self._name(x) for x in self.off)
-        now = f"without {names}" if self.off else "probability"
-        for title, column, colour, shift in [*shown, (now, 2, COLOURS[5], 0.2)]:
+        shown = [("whole model", 1, WHOLE, -0.2)]
+        if self.off:
+            shown.append((f"without {names}", 2, COLOURS[5], 0.2))
+        for title, column, colour, shift in shown:
             right.barh(
                 [place + shift for place in places],
                 [row[column] for row in listed],

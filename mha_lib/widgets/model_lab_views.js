@@ -30,20 +30,23 @@ export function makeLab(packed) {
   };
 
   /** What is drawn; the same object as long as nothing changed. */
-  function view({ text, off, temperature }) {
-    const key = JSON.stringify([text, off, temperature]);
-    if (last?.key !== key) last = { key, view: look(text, off, temperature) };
+  function view(asked) {
+    const key = JSON.stringify(asked);
+    if (last?.key !== key) last = { key, view: look(asked) };
     return last.view;
   }
 
-  function look(text, off, temperature) {
+  /** `compared`: of all heads on, those that are off in the other half of the list's order. */
+  function look({ text, off, compared = [], temperature }) {
     const ids = read(text);
     if (!ids.length) return null;
     const runners = [whole, without(off)];
     let further = null;
     const reads = runners.map((runner) => runner.read(ids));
     const [before, now] = reads.map((rows) => chances(rows.at(-1).logits, temperature));
-    const most = (i) => Math.max(before[i], now[i]);
+    const other = off.length || !compared.length ? now
+      : chances(without(compared).read(ids).at(-1).logits, temperature);
+    const most = (i) => Math.max(before[i], other[i]);
     const top = range(tokens.length).sort((a, b) => most(b) - most(a) || a - b).slice(0, LISTED).filter(most);
     const from = Math.max(0, ids.length - SHOWN);
     return {

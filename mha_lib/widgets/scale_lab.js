@@ -4,7 +4,7 @@ import {
   choice, controls, h, more, numbers, put, readout, say, slider, svg, tryThis, widget,
 } from "./common.js";
 import {
-  dotProducts, headSizes, mean, measure, median, plain, raised, short, variance,
+  brief, dotProducts, headSizes, mean, measure, median, plain, raised, short, variance,
 } from "./scale_lab_measures.js";
 
 // `mark` stands at the curve of a divisor; a dash pattern tells the curves apart as well.
@@ -17,6 +17,7 @@ const DIVISORS = {
   },
 };
 const FIXED = ["none", "sqrt", "D"];
+const sideOf = (kind) => (kind === "none" ? "undivided" : "divided");
 const AVERAGES = { mean, median };
 const NEARLY_ALL = 0.99;
 const STEEPEST = 0.5; // norm of ∂w/∂x: two keys with half of the weight each
@@ -77,7 +78,7 @@ export default widget("Scale lab", (ui) => {
   const now = () => one(chosen());
   const average = (row) => AVERAGES[ui.get("average")](row);
   const formula = () => DIVISORS[chosen()].scores;
-  const left = (kind) => average(one(kind).norm);
+  const remains = (kind) => average(one(kind).norm);
 
   const content = (of, { log }) => () => ({
     of, log, curves, kinds: shown(), sizes, place: place(), limit: Math.log(known[1].length),
@@ -88,7 +89,8 @@ export default widget("Scale lab", (ui) => {
     const { weights, largest } = one(kind);
     const t = ui.get("query");
     const sure = largest.filter((w) => w >= NEARLY_ALL).length;
-    return `${DIVISORS[kind].mark}: query ${t} gives key ${weights[t].indexOf(largest[t])} weight ${fixed(largest[t], 3)}; ` +
+    const who = kind === "none" ? `Undivided: query ${t}` : "Divided: it";
+    return `${who} gives key ${weights[t].indexOf(largest[t])} weight ${fixed(largest[t], 3)}; ` +
       `in ${sure} of ${largest.length} queries one key has ${NEARLY_ALL} or more.`;
   };
   const line = readout();
@@ -97,14 +99,19 @@ export default widget("Scale lab", (ui) => {
     say(line, sides.map(told).join(" "));
   });
 
-  const gradients = () => `${short(left("none"))} on the left, ${short(left(chosen()))} on the right`;
+  const gradients = () => `Remaining gradient: undivided ${brief(remains("none"))}, divided ${brief(remains(chosen()))}.`;
+  /** Of the query now, at another D: the key with the largest undivided weight. */
+  const largestKey = (D) => {
+    const row = dots[sizes.indexOf(D)].rows[ui.get("query")];
+    return row.indexOf(Math.max(...row));
+  };
   const tries = tryThis(ui, () => Object.fromEntries([
-    ["a small head", { D: sizes[Math.min(1, sizes.length - 1)], divisor: "sqrt" }, () => `Gradient left: ${gradients()}.`],
+    ["a small head", { D: sizes[Math.min(1, sizes.length - 1)], divisor: "sqrt" }, gradients],
     ["a large head", { D: sizes.at(-1), divisor: "sqrt" },
-      () => `Gradient left: ${gradients()}. Which side can still learn?`],
+      () => `${gradients()} Which side can still learn?`],
     ["too much", { D: sizes.at(-1), divisor: "D" },
-      () => `÷ D: no key gets more than ${fixed(Math.max(...now().largest))}, an even share is ${fixed(1 / known[1].length)}.`],
-  ].map(([title, state, note]) => [title, { state, note: note() }])));
+      () => `Divided by D, no key gets more than ${fixed(Math.max(...now().largest))}, an even share is ${fixed(1 / known[1].length)}.`],
+  ].map(([title, state, note]) => [title, { state: { ...state, key: largestKey(state.D) }, holds: state, note: note() }])));
 
   const tauSlider = slider(ui, {
     label: "τ", trait: "temperature", format: plain,
@@ -120,16 +127,19 @@ export default widget("Scale lab", (ui) => {
     const dot = fixed(dots[place()].rows[t][s]);
     const parts = [...new Set(["none", chosen()])].map((kind) => {
       const { scores, weights, divisor } = one(kind);
-      return `${DIVISORS[kind].mark}: x = ${dot} / ${plain(divisor)} = ${fixed(scores[t][s])}, w = ${short(weights[t][s])}`;
+      const over = divisor === 1 ? "" : ` / ${plain(divisor)} = ${fixed(scores[t][s])}`;
+      return `${sideOf(kind)}: x = ${dot}${over}, w = ${short(weights[t][s])}`;
     });
     say(detail, `key ${s}: q·k = ${dot}; ${parts.join("; ")}`);
   });
   const side = (kind) => {
     const title = h("p", { class: "mha-side" });
     const node = h("div", {}, title,
-      meter(() => DIVISORS[kind()].mark, () => left(kind()), () => ui.get("average"), ui),
-      bars(ui, { now: () => one(kind()), mark: () => DIVISORS[kind()].mark, reach: () => reach }));
-    ui.follow(() => say(title, `${DIVISORS[kind()].mark}: x = ${DIVISORS[kind()].scores}`));
+      meter(() => sideOf(kind()), () => remains(kind()), () => ui.get("average"), ui),
+      bars(ui, {
+        now: () => one(kind()), name: () => sideOf(kind()), scores: () => DIVISORS[kind()].scores, reach: () => reach,
+      }));
+    ui.follow(() => say(title, `${sideOf(kind())}: ${DIVISORS[kind()].scores}`));
     return node;
   };
   const right = side(chosen);
@@ -141,7 +151,7 @@ export default widget("Scale lab", (ui) => {
     ui.get("note") ? h("p", { class: "mha-warning" }, ui.get("note")) : "",
     tries,
     controls(
-      slider(ui, { label: "D", trait: "D", values: () => sizes }),
+      slider(ui, { label: "D, the size of a head", trait: "D", values: () => sizes }),
       choice(ui, {
         label: "divide by", trait: "divisor",
         options: Object.entries(DIVISORS).map(([kind, { option }]) => [kind, option]),
@@ -182,24 +192,24 @@ export default widget("Scale lab", (ui) => {
   );
 }, {
   question: "Why divide by √D?",
-  lead: "Move D: the scores grow, on the right they are divided. Which side can still learn?",
+  lead: "Move D: undivided, the scores grow. Which side can still learn, undivided or divided?",
   lesson: ["D", "divisor", "temperature", "query", "key", "average"],
 });
 
 /** How steep softmax still is: a bar from 0 to the steepest that there is. */
-function meter(mark, value, average, ui) {
+function meter(name, value, average, ui) {
   const fill = h("i");
-  const number = h("b");
+  const number = h("b", { "aria-hidden": "true" });
   const node = h("div", { class: "mha-meter", role: "meter", "aria-valuemin": 0, "aria-valuemax": STEEPEST },
     h("span", { class: "mha-track" }, fill));
-  const words = h("span");
+  const words = h("div", { class: "mha-caption" });
   ui.follow(() => {
     put(fill, { style: `width: ${(100 * Math.min(1, value() / STEEPEST)).toFixed(1)}%` });
-    say(words, `gradient left, ${average()} norm of ∂w/∂x: `);
-    say(number, short(value()));
-    put(node, { "aria-label": `gradient left, ${mark()}`, "aria-valuenow": value(), "aria-valuetext": short(value()) });
+    say(words, `remaining gradient, ${average()} norm of ∂w/∂x`);
+    say(number, brief(value()));
+    put(node, { "aria-label": `remaining gradient, ${name()}`, "aria-valuenow": value(), "aria-valuetext": brief(value()) });
   });
-  return h("div", {}, h("div", { class: "mha-caption" }, words, number), node);
+  return h("div", {}, words, h("div", { class: "mha-remains" }, node, number));
 }
 
 // --- one row of scores and its weights ----------------------------------------------------
@@ -211,11 +221,13 @@ const SCORES = 64; // pixels
 const WEIGHTS = 64;
 
 /** Bars of the scores and of the weights; arrow keys and pointer choose a key. */
-function bars(ui, { now, mark, reach }) {
+function bars(ui, { now, name, scores, reach }) {
   const frame = h("div", { class: "mha-bars", tabindex: "0", role: "slider", "aria-valuemin": 0 });
   const row = (what) => now()[what][ui.get("query")];
+  const of = h("div", { class: "mha-caption" });
+  ui.follow(() => say(of, `scores x = ${scores()}`));
   frame.append(
-    h("div", { class: "mha-caption" }, "scores x"),
+    of,
     panel(ui, frame, SCORES, () => ({
       values: row("scores"), low: -reach(), high: reach(),
       text: (x) => fixed(x, Math.abs(x) < 9.95 ? 1 : 0),
@@ -245,7 +257,7 @@ function bars(ui, { now, mark, reach }) {
   ui.follow(() => {
     const key = ui.get("key");
     put(frame, {
-      "aria-label": `key, ${mark()}`, "aria-valuemax": row("scores").length - 1, "aria-valuenow": key,
+      "aria-label": `key, ${name()}`, "aria-valuemax": row("scores").length - 1, "aria-valuenow": key,
       "aria-valuetext": `key ${key}: x = ${fixed(row("scores")[key])}, w = ${short(row("weights")[key])}`,
     });
   });
@@ -287,14 +299,27 @@ function panel(ui, frame, tall, content) {
     const first = (s) => (s === key ? Infinity : Math.abs(values[s]));
     const order = range(values.length).sort((a, b) => first(b) - first(a));
     const label = (s, at, said) => ({ x: x(s + 0.5), y: at, text: said, class: s === key ? "mha-lit" : "" });
+    const spans = values.map((value, s) => { // of each bar: its sides, its upper and its lower end
+      const top = Math.min(y(0), y(value));
+      return { from: x(s), to: x(s + 1), top, foot: top + Math.max(1, Math.abs(y(value) - y(0))) };
+    });
     const number = (s) => {
       const one = label(s, y(values[s]) + (values[s] < 0 ? 12 : -4), text(values[s]));
-      return { ...one, x: Math.min(width - half(one), Math.max(LEFT - 2 + half(one), one.x)) }; // beside the axis
+      one.x = Math.min(width - half(one), Math.max(LEFT - 2 + half(one), one.x)); // beside the axis
+      if (s === key) { // always shown: beyond the ends of all bars that it would lie over
+        const below = spans.filter(({ from, to }) => from < one.x + half(one) && to > one.x - half(one));
+        one.y = values[s] < 0 ? Math.max(one.y, ...below.map(({ foot }) => foot + TALL + 3))
+          : Math.min(one.y, ...below.map(({ top }) => top - 3));
+      }
+      return one;
     };
+    const clear = (one) => spans.every(({ from, to, top, foot }) =>
+      from >= one.x + half(one) || to <= one.x - half(one) || top >= one.y || foot <= one.y - TALL);
     const most = pitch < 16 ? 7 : values.length; // narrow bars drown in numbers
-    const every = Math.ceil(16 / pitch);
+    const every = Math.ceil((14 + BETWEEN) / pitch);
     const places = [key, ...range(values.length).filter((s) => s % every === 0)].map((s) => label(s, height - 4, `${s}`));
-    const numbers_ = fitting(order.slice(0, most).map(number).filter(({ text: said, class: lit }) => lit || said !== "0"));
+    const worth = (one) => one.class || (one.text !== "0" && clear(one));
+    const numbers_ = fitting(order.slice(0, most).map(number).filter(worth));
     renew(labels, [...numbers_, ...fitting(places)].map(({ text: said, ...place }) => ["text", place, said]));
     put(band, { x: x(key), width: pitch });
   });
@@ -317,14 +342,19 @@ function renew(group, wanted) {
   while (group.children.length > wanted.length) group.lastChild.remove();
 }
 
-/** Of the width of a label; what is lit is bold. */
-const half = ({ text, class: lit }) => (lit ? 4 : 3.5) * text.length;
+const TALL = 8; // pixels of a digit
+const BETWEEN = 2; // of two labels
+const WIDE = { ".": 3.6, "−": 9.3, digit: 7 }; // at 11 pixels, in the widest of the fonts
 
-/** Of all labels those that cover none before them. */
+/** Of the width of a label; what is lit is bold. */
+const half = ({ text, class: lit }) =>
+  [...text].reduce((sum, sign) => sum + (WIDE[sign] ?? WIDE.digit) * (lit ? 1.1 : 1), 0) / 2;
+
+/** Of all labels those that touch none before them. */
 function fitting(labels) {
   const found = [];
   for (const one of labels) {
-    const free = (other) => Math.abs(one.x - other.x) > half(one) + half(other) || Math.abs(one.y - other.y) > 11;
+    const free = (other) => Math.abs(one.x - other.x) >= half(one) + half(other) + BETWEEN || Math.abs(one.y - other.y) > 11;
     if (found.every(free)) found.push(one);
   }
   return found;

@@ -23,20 +23,21 @@ Vectors = torch.Tensor | np.ndarray | Sequence
 
 
 class ScaleLab(Widget):
-    """q·k over 1, √D, D or a number τ: what remains of the softmax and of its slopes.
+    """q·k over 1, √D, D or a number τ: what remains of the softmax and its gradient.
 
     The first D entries of each vector are used. Entropy is in nats and in bits; the
-    slopes are the norm of the Jacobian ∂w/∂x = diag(w) − w wᵀ of one row of weights.
+    *remaining gradient* is the norm of the Jacobian ∂w/∂x = diag(w) − w wᵀ of a row.
 
     Args:
         q: queries, (T, D); a reader can choose any head size up to this D.
         k: keys, (S, D), at least two.
         D: the head size to begin with: 1, 2, 4, … or all entries. None takes 64, or
             all entries where there are fewer.
-        divisor: of the right side: "sqrt" (√D), "D" or "temperature" (τ); with "none"
-            there is only the left side, which nothing divides.
+        divisor: of the divided side: "sqrt" (√D), "D" or "temperature" (τ); with "none"
+            the undivided side stands alone.
         temperature: τ, a positive number, for the last of these.
-        query: which query to begin with.
+        query: which query to begin with; of its keys the one with the largest
+            undivided weight is chosen.
         average: "mean" or "median" over the queries (the lower middle one, as torch's).
 
     Raises:
@@ -102,6 +103,7 @@ class ScaleLab(Widget):
             divisor=divisor,
             temperature=float(temperature),
             query=query,
+            key=int((k[:, :D] @ q[query, :D]).argmax()),
             average=average,
             note=note,
         )

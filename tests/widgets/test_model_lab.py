@@ -90,7 +90,9 @@ def said(opened) -> str:
     return opened.root_element.locator("output").last.inner_text()
 
 
-def assert_shows(opened, model, tokenizer, text, off=(), temperature=1.0):
+def assert_shows(
+    opened, model, tokenizer, text, off=(), temperature=1.0, *, compared=()
+):
     wanted = expected(model, tokenizer, text, off, temperature)
     before, now = wanted["chances"]
     rows = next_tokens(opened)
@@ -99,7 +101,8 @@ def assert_shows(opened, model, tokenizer, text, off=(), temperature=1.0):
         i = next(i for i, x in enumerate(tokenizer.tokens) if readable(x) == token)
         parts = [percent(before[i]), percent(now[i])] if off else [percent(now[i])]
         assert shown == " → ".join(parts), token
-    likeliest = int(torch.maximum(before, now).argmax())
+    others = expected(model, tokenizer, text, off or compared, temperature)
+    likeliest = int(torch.maximum(*others["chances"]).argmax())
     assert rows[0][0] == readable(tokenizer.tokens[likeliest])
     both = list(zip(wanted["loss"], wanted["goes"]))[: 2 if off else 1]
     assert [tuple(row[1:]) for row in beside(opened)] == both
@@ -146,7 +149,7 @@ def test_what_the_page_computes_is_what_python_stored(live):
 @pytest.mark.parametrize("head", [(0, 0), (1, 2), (2, 3)])
 def test_the_map_is_that_of_the_head(live, model, tokenizer, head):
     opened = live(ModelLab(TEXT))
-    opened.button(f"head {head[0]}.{head[1]}").click()
+    opened.button("{0}.{1}: layer {0}, head {1}".format(*head)).click()
     wanted = expected(model, tokenizer, TEXT, [(0, 3)])["maps"][head]
     for t, row in enumerate(opened.table(MAP)[1:]):
         cells = ["hidden" if s > t else f"{w:.3f}" for s, w in enumerate(wanted[t])]
@@ -158,18 +161,83 @@ def test_the_map_is_that_of_the_head(live, model, tokenizer, head):
 def test_heads_are_switched_off_and_on(live, model, tokenizer):
     opened = live(ModelLab(TEXT, off=[], head=(1, 1)))
     assert len(beside(opened)) == 1
-    opened.button("switch head 1.1 off").click()
+    opened.button("switch 1.1 off: layer 1, head 1").click()
     ready(opened)
     assert_shows(opened, model, tokenizer, TEXT, [(1, 1)])
-    opened.button("head 0.3").click()
-    opened.button("switch head 0.3 off").click()
+    opened.button("0.3: layer 0, head 3").click()
+    opened.button("switch 0.3 off: layer 0, head 3").click()
     assert_shows(opened, model, tokenizer, TEXT, [(0, 3), (1, 1)])
-    opened.button("head 1.1, switched off").click()
-    opened.button("switch head 1.1 on").click()
+    opened.button("1.1: layer 1, head 1, switched off").click()
+    opened.button("switch 1.1 on: layer 1, head 1").click()
     assert_shows(opened, model, tokenizer, TEXT, [(0, 3)])
     opened.button("all on").click()
-    assert_shows(opened, model, tokenizer, TEXT)
+    assert_shows(opened, model, tokenizer, TEXT, compared=[(0, 3)])
     assert opened.button("all on").is_disabled()
+
+
+BARS = """root => [...root.querySelectorAll('.mha-next li')].flatMap(row =>
+    [...row.querySelectorAll('.mha-bars i')].map(bar =>
+        [parseFloat(bar.style.width), getComputedStyle(bar).backgroundColor]))"""
+LEGEND = """root => [...root.querySelectorAll('.mha-legend i')].map(x =>
+    [getComputedStyle(x).backgroundColor, x.nextSibling.textContent])"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_whole_model_has_one_colour_always(live, scheme):
+    opened = live(ModelLab(), color_scheme=scheme)
+    opened.light(scheme)
+    root = opened.root_element
+    (grey, whole), (blue, without) = root.evaluate(LEGEND)
+    assert whole.startswith("whole model") and without.startswith("without 0.3")
+    both = root.evaluate(BARS)
+    assert grey != blue and [x for _, x in both] == [grey, blue] * 6
+    opened.button("all on").click()
+    ready(opened)
+    assert root.evaluate(LEGEND) == [[grey, "whole model"]]
+    alone = root.evaluate(BARS)
+    assert {x for width, x in alone if width} == {grey}
+    assert alone[::2] == [[pytest.approx(w, abs=0.15), x] for w, x in both[::2]]
+
+
+def test_the_still_gives_the_whole_model_one_colour():
+    def whole(lab):
+        (bars,) = (
+            x for x in lab.still().axes[1].containers if x.get_label() == "whole model"
+        )
+        return {bar.get_facecolor() for bar in bars}
+
+    assert whole(ModelLab()) == whole(ModelLab(off=[])) != set()
+
+
+def test_the_tokens_keep_their_order_when_heads_come_back(live):
+    opened = live(ModelLab())
+
+    def tokens():
+        ready(opened)
+        return [token for token, _ in next_tokens(opened)]
+
+    def tops():
+        rows = opened.root_element.locator(".mha-next li button")
+        return [x.bounding_box()["y"] for x in rows.all()]
+
+    without, places = tokens(), tops()
+    opened.button("switch 0.3 on: layer 0, head 3").click()
+    assert tokens() == without and tops() == places
+    assert all("→" not in value for _, value in next_tokens(opened))
+    opened.button("copy link").click()
+    address = opened.page.url
+    opened.page.goto("about:blank")
+    opened.page.goto(address)
+    opened.page.wait_for_selector("html[data-widgets=ready]")
+    assert tokens() == without  # a link opens what was seen
+    opened.button("switch 0.3 off: layer 0, head 3").click()
+    assert tokens() == without
+    opened.button("all on").click()
+    type_text(opened, "foo[bar, baz ")  # of a new text there is nothing to keep
+    chances = [value for _, value in next_tokens(opened)]
+    assert chances == sorted(
+        chances, key=lambda x: 0 if "<" in x else -int(x.split()[0])
+    )
 
 
 def test_temperature_changes_the_chances_alone(live, model, tokenizer):
@@ -252,7 +320,31 @@ def test_the_bracket(live, model, tokenizer):
     lost = expected(model, tokenizer, "foo[bar, baz", [(0, 3)])["chances"][1]
     assert tokenizer.tokens[int(lost.argmax())] == ")"
     assert "“z” looks at “[” with weight 0.49" in said(opened)
-    assert "Head 0.3 looks back at “[”" in opened.text(".mha-note")
+    assert "Layer 0, head 3 looks back at “[”" in opened.text(".mha-note")
+
+
+def test_a_head_is_named_by_layer_and_head(live):
+    """“Head 0.3” was read as a number."""
+    opened = live(ModelLab())
+    root = opened.root_element
+    assert said(opened).startswith("Layer 0, head 3: “z” looks at")
+    assert opened.text(".mha-note").startswith("Layer 0, head 3 looks")
+    for name in (
+        "0.3: layer 0, head 3, switched off",
+        "switch 0.3 on: layer 0, head 3",
+    ):
+        assert opened.button(name).get_attribute("title") == "layer 0, head 3"
+    names = root.evaluate(
+        "x => [...x.querySelectorAll('[aria-label]')].map(y => y.ariaLabel).join()"
+    )
+    assert not re.search(r"head \d\.\d", root.inner_text() + names, re.IGNORECASE)
+
+
+def test_the_screen_says_what_a_loss_is_and_both_ways_of_the_switch(live):
+    opened = live(ModelLab())
+    caption = opened.root_element.locator(".mha-beside caption")
+    assert caption.inner_text() == "loss: average surprise at a token of the text"
+    assert "heads off and on" in opened.text(".mha-lead")  # one is off at first
 
 
 def test_a_head_that_looks_in_vain(live, model, tokenizer):
@@ -263,7 +355,11 @@ def test_a_head_that_looks_in_vain(live, model, tokenizer):
     assert opened.control("text").input_value() == text
     assert_shows(opened, model, tokenizer, text, [(1, 0)])
     whole, without = chance_of(model, tokenizer, text, '"', [(1, 0)])
-    assert whole > 0.8 and without > whole - 0.01
+    assert whole > 0.8 and without > whole + 0.05
+    note = opened.text(".mha-note")
+    assert "more likely than before" in note and "just as" not in note
+    change = next_tokens(opened)[0]
+    assert change == ['"', f"{percent(whole)} → {percent(without)}"]
     row = expected(model, tokenizer, text)["maps"][1, 0, -1]
     assert int(row.argmax()) == 1 and row[1] > 0.5
 
@@ -402,7 +498,7 @@ def test_keyboard_goes_from_cell_to_cell(live, model, tokenizer):
     ]:
         opened.page.keyboard.press(key)
         where = f"“{words[t]}” looks at “{words[s]}” with weight"
-        assert f"Head 2.1: {where} {maps[t, s]:.2f}." in said(opened)
+        assert f"Layer 2, head 1: {where} {maps[t, s]:.2f}." in said(opened)
 
 
 def test_every_control_is_reached_by_tab(live):
@@ -417,12 +513,12 @@ def test_every_control_is_reached_by_tab(live):
             )
         )
         opened.page.keyboard.press("Tab")
-    for wanted in ("the bracket", "head 0.0", "switch head 0.3 on", "append “]”"):
+    for wanted in ("the bracket", "switch 0.3 on: layer 0, head 3", "append “]”"):
         assert wanted in reached
     assert {"write on", "seed 0: take another", MAP} <= set(reached)
-    opened.button("head 1.2").focus()
+    opened.button("1.2: layer 1, head 2").focus()
     opened.page.keyboard.press("Enter")
-    assert opened.button("head 1.2").get_attribute("aria-pressed") == "true"
+    assert opened.button("1.2: layer 1, head 2").get_attribute("aria-pressed") == "true"
 
 
 def test_typing_reaches_the_model_and_not_the_notebook(live, model, tokenizer):
@@ -451,7 +547,7 @@ def test_reset_brings_the_lesson_back(live):
 def test_a_link_holds_the_state(live, model, tokenizer):
     opened = live(ModelLab())
     type_text(opened, "f(x[0")
-    opened.button("switch head 0.3 on").click()
+    opened.button("switch 0.3 on: layer 0, head 3").click()
     opened.button("copy link").click()
     address = opened.page.evaluate("location.href")
     assert address.startswith("file://") and "#" in address
@@ -587,7 +683,7 @@ def beside_page(chromium, tmp_path, monkeypatch):
 def test_the_numbers_are_loaded_when_asked_for(beside_page, tmp_path, model, tokenizer):
     (tmp_path / "model.js").write_bytes(FILE.read_bytes())
     opened = beside_page
-    opened.button("head 1.1").click()  # the first view holds all its maps
+    opened.button("1.1: layer 1, head 1").click()  # the first view holds all its maps
     opened.settle()
     assert opened.asked == ["page.html"] and len(next_tokens(opened)) == 6
     opened.button("all on").click()
@@ -617,6 +713,7 @@ BAD_STATE = [
     ("text", "a" * 2001, "at most 2000 characters"),
     ("off", [12], "off must list heads"),
     ("off", [-1], "off must list heads"),
+    ("compared", [12], "compared must list heads"),
     ("layer", 3, "layer must be a whole number from 0 to 2"),
     ("head", 4, "head must be a whole number from 0 to 3"),
     ("temperature", 2.5, "from 0 to 2"),
@@ -636,7 +733,7 @@ def test_bad_state_is_a_sentence(live):
 def test_says_what_it_holds():
     assert repr(ModelLab("a b", off=[])) == "ModelLab('a b')"
     lab = ModelLab("x", off=[(2, 1), (0, 3), (2, 1)])
-    assert repr(lab) == "ModelLab('x' without heads 0.3, 2.1)"
+    assert repr(lab) == "ModelLab('x' without layer 0, head 3; layer 2, head 1)"
 
 
 @pytest.mark.parametrize("off", [[], [(0, 3)]])

@@ -21,7 +21,6 @@ DIVISORS = {  # option, formula, divisor of a head size
     "temperature": ("τ: your own number", "q·k / τ", lambda D: 2.0**1.25),
 }
 AVERAGES = {"mean": torch.mean, "median": torch.median}
-MARKS = {"none": "÷ 1", "sqrt": "÷ √D", "D": "÷ D", "temperature": "÷ τ"}
 LINE = ".mha-sides + output"
 CURVES, ROWS = "The curves as a table", "Scores and weights as a table"
 DIGITS = "⁰¹²³⁴⁵⁶⁷⁸⁹⁻"
@@ -138,8 +137,9 @@ def test_measures_of_one_query_and_of_all(live):
             assert [read(x) for x in cells] == [near(values[4]), near(values.mean())]
         best = int(found["weights"][4].argmax())
         said = opened.text(LINE)
-        assert said.startswith("÷ 1: query 4 gives key ")
-        gives = f"{MARKS[kind]}: query 4 gives key {best} weight"
+        assert said.startswith("Undivided: query 4 gives key ")
+        who = "Undivided: query 4" if kind == "none" else "Divided: it"
+        gives = f"{who} gives key {best} weight"
         assert f"{gives} {float(largest[4]):.3f};" in said
 
 
@@ -174,7 +174,7 @@ def test_counts_the_queries_that_are_almost_sure(live):
     sure = int((expected(widget, 16, 1.0)["weights"].amax(-1) >= 0.99).sum())
     assert 0 < sure < T
     said = live(widget).text(LINE)
-    assert f"in {sure} of {T} queries one key has 0.99" in said.split("÷ √D")[0]
+    assert f"in {sure} of {T} queries one key has 0.99" in said.split("Divided")[0]
 
 
 def test_scores_and_weights_as_a_table(live):
@@ -209,23 +209,70 @@ def test_bars_are_as_long_as_scores_and_weights_on_one_scale(live, D):
             assert (bar["y"] < 14 + 32 - 1e-6) == (score > 0)
 
 
-def test_meters_show_how_much_of_the_gradient_is_left(live):
+def brief(x: float) -> str:
+    """As the remaining gradient is written."""
+    return "< 0.0001" if x < 5e-5 else f"{x:.4f}" if x < 1e-3 else f"{x:.3f}"
+
+
+def test_meters_show_the_remaining_gradient(live):
     opened = live(lab(D=16))
     for D in (16, 20):
-        opened.control("D").fill(str(SIZES.index(D)))
-        for mark, divisor in (("÷ 1", 1.0), ("÷ √D", D**0.5)):
+        opened.control("D, the size of a head").fill(str(SIZES.index(D)))
+        for side, divisor in (("undivided", 1.0), ("divided", D**0.5)):
             meter = opened.root_element.get_by_role(
-                "meter", name=f"gradient left, {mark}", exact=True
+                "meter", name=f"remaining gradient, {side}", exact=True
             )
             norm = expected(lab(), D, divisor)["norm"].median()
             assert float(meter.get_attribute("aria-valuenow")) == near(norm)
             width = meter.locator("i").get_attribute("style")
             assert width == f"width: {100 * norm / 0.5:.1f}%"
+            assert meter.locator("+ b").inner_text() == brief(float(norm))
+
+
+@pytest.mark.parametrize(
+    ("size", "wanted"), [(1.0, r"0\.\d{3}"), (1.5, r"0\.000\d"), (2.0, "< 0.0001")]
+)
+@pytest.mark.parametrize(
+    "viewport", [SCREENS["phone"][0], {"width": 320, "height": 640}]
+)
+def test_a_small_gradient_is_a_short_number_and_moves_no_column(
+    live, size, wanted, viewport
+):
+    opened = live(lab(size, D=MOST), viewport=viewport)
+    root = opened.root_element
+    assert re.fullmatch(wanted, root.locator("[role=meter] + b").first.inner_text())
+    for part in ("[role=meter]", "[role=meter] + b", ".mha-bars"):
+        boxes = [x.bounding_box() for x in root.locator(f".mha-sides {part}").all()]
+        assert len({(x["y"], x["height"]) for x in boxes}) == 1, part
+    number = root.locator("[role=meter] + b").first
+    assert number.evaluate("x => x.scrollWidth <= x.clientWidth")
+
+
+def test_no_word_says_left_where_it_means_what_remains(live):
+    """Nor which side by its place: on paper and to a screen reader it has none."""
+    opened = live(lab(D=16))
+    for button in opened.root_element.locator(".mha-tries button").all():
+        button.click()
+        seen = opened.root_element.inner_text()
+        spoken = opened.root_element.evaluate(
+            "x => [...x.querySelectorAll('[aria-label]')].map(y => y.ariaLabel).join()"
+        )
+        assert not re.search(r"\b(left|right)\b", seen + spoken, re.IGNORECASE)
+        assert "emaining gradient" in seen and "remaining gradient" in spoken
+
+
+def test_the_screen_says_what_D_is(live):
+    opened = live(lab(D=16), viewport=SCREENS["phone"][0])
+    name = opened.root_element.get_by_text("D, the size of a head", exact=True)
+    value = name.locator("~ .mha-value")
+    assert value.inner_text() == "16"
+    lines = [x.bounding_box() for x in (name, value)]
+    assert lines[0]["y"] == pytest.approx(lines[1]["y"], abs=2)  # one line
 
 
 def test_nothing_divided_is_one_side_alone(live):
     opened = live(lab(divisor="none"))
-    assert opened.control("key, ÷ 1").first.is_visible()
+    assert opened.control("key, undivided").first.is_visible()
     assert opened.root_element.get_by_role("meter").count() == 1
 
 
@@ -236,11 +283,11 @@ def test_what_to_try(live):
         ("a large head", 20, 20**0.5),
     ):
         opened.button(title).click()
-        left, right = (
-            read(x) for x in re.findall(r"(\S+) on the", opened.text(".mha-note"))
+        undivided, divided = (
+            brief(float(expected(lab(), D, x)["norm"].median())) for x in (1.0, divisor)
         )
-        assert left == near(expected(lab(), D, 1.0)["norm"].median())
-        assert right == near(expected(lab(), D, divisor)["norm"].median())
+        said = f"Remaining gradient: undivided {undivided}, divided {divided}."
+        assert opened.text(".mha-note").startswith(said)
     opened.button("too much").click()
     most = expected(lab(), 20, 20.0)["weights"].max()
     assert f"more than {most:.2f}, an" in opened.text(".mha-note")
@@ -295,22 +342,26 @@ def test_keyboard_moves_every_control(live):
     opened = live(widget)
     press = opened.page.keyboard.press
 
-    opened.control("D").focus()
+    opened.control("D, the size of a head").focus()
     before = bars(opened, 0), ring(opened, 1)
     press("ArrowRight")
-    assert "÷ 1: query" in opened.text(LINE)
+    assert "Undivided: query" in opened.text(LINE)
     assert bars(opened, 0) != before[0] and ring(opened, 1) != before[1]
-    assert opened.control("D").get_attribute("aria-valuetext") == "16"
+    assert (
+        opened.control("D, the size of a head").get_attribute("aria-valuetext") == "16"
+    )
     press("End")
-    assert opened.control("D").get_attribute("aria-valuetext") == "20"
+    assert (
+        opened.control("D, the size of a head").get_attribute("aria-valuetext") == "20"
+    )
 
     opened.control("divide by").focus()
     before = bars(opened, 1)
     press("ArrowDown")
-    assert "÷ √D: query" in opened.text(LINE)
+    assert "Divided: it gives" in opened.text(LINE)
     assert bars(opened, 3) != before == bars(opened, 1)
     press("End")
-    assert "÷ τ: query" in opened.text(LINE)
+    assert "q·k / τ" in opened.text(".mha-side >> nth=1")
 
     opened.control("τ").focus()
     before = bars(opened, 3), ring(opened, 0)
@@ -331,7 +382,7 @@ def test_keyboard_moves_every_control(live):
 
 def test_mouse_moves_every_control(live):
     opened = live(lab(D=8, divisor="temperature"))
-    for label, most in [("D", "20"), ("query", f"{T - 1}")]:
+    for label, most in [("D, the size of a head", "20"), ("query", f"{T - 1}")]:
         before = bars(opened, 1)
         box = opened.control(label).bounding_box()
         opened.page.mouse.click(box["x"] + box["width"] - 3, box["y"] + 5)
@@ -348,9 +399,10 @@ def test_key_follows_arrows_and_pointer(live):
     widget = lab(D=16, divisor="sqrt")
     found = expected(widget, 16, 4.0)
     opened = live(widget)
-    slider = opened.control("key, ÷ √D")
+    slider = opened.control("key, divided")
     slider.focus()
     band = opened.root_element.locator(".mha-band").nth(2)
+    opened.page.keyboard.press("Home")
     for key, s in [
         ("ArrowRight", 1),
         ("End", S - 1),
@@ -374,6 +426,23 @@ def test_key_follows_arrows_and_pointer(live):
     opened.page.mouse.move(frame["x"] + box["x"] + 5, frame["y"] + 50)
     assert opened.text(".mha-detail").startswith("key 3: ")
     assert float(band.get_attribute("x")) > left
+
+
+def test_the_key_with_the_largest_weight_is_chosen_at_first_and_by_what_to_try(live):
+    for query in range(T):
+        widget = lab(D=16, query=query)
+        best = int(expected(widget, 16, 1.0)["weights"][query].argmax())
+        assert widget.key == best
+    opened = live(widget)
+    assert opened.text(".mha-detail").startswith(f"key {best}: ")
+    keys = [best]
+    for title, D in (("a small head", 2), ("a large head", 20), ("too much", 20)):
+        opened.button(title).click()
+        keys.append(int(expected(widget, D, 1.0)["weights"][-1].argmax()))
+        assert opened.text(".mha-detail").startswith(f"key {keys[-1]}: ")
+        opened.control("key, undivided").press("ArrowLeft")  # and the note stays
+        assert opened.button(title).get_attribute("aria-pressed") == "true"
+    assert len(set(keys)) > 1 and 0 not in keys
 
 
 def test_temperature_has_a_slider_only_where_it_counts(live):
@@ -500,6 +569,48 @@ def test_wrong_arguments_name_the_requirement(q, k, options, message):
 def test_words_are_not_vectors():
     with pytest.raises(TypeError, match="q must be numbers of shape"):
         ScaleLab("abc", torch.zeros(2, 3))
+
+
+# The labels at the bars that touch one another, and those that lie over a bar. A letter
+# reaches from its base line 8 pixels up; a box around it is higher, and as wide.
+TOUCHING = """root => [...root.querySelectorAll('.mha-bars svg')].flatMap(picture => {
+    const lines = e => [+e.getAttribute('y') - 8, +e.getAttribute('y')];
+    const labels = [...picture.querySelectorAll('text:not([text-anchor])')].map(e => {
+        const { x, width } = e.getBBox();
+        return { text: e.textContent, from: x, to: x + width, lines: lines(e) };
+    });
+    const bars = [...picture.querySelectorAll('.mha-bar')].map(e => {
+        const [x, y, w, h] = ['x', 'y', 'width', 'height'].map(a => +e.getAttribute(a));
+        return { text: 'a bar', from: x, to: x + w, lines: [y, y + h] };
+    });
+    const meet = (a, b, gap) => Math.min(a.to, b.to) - Math.max(a.from, b.from) > -gap
+        && Math.min(a.lines[1], b.lines[1]) - Math.max(a.lines[0], b.lines[0]) > 0;
+    const pairs = [
+        ...labels.flatMap((a, i) => labels.slice(i + 1).filter(b => meet(a, b, 1))
+            .map(b => [a, b])),
+        ...labels.flatMap(a => bars.filter(b => meet(a, b, 0)).map(b => [a, b])),
+    ];
+    return pairs.map(pair => pair.map(x => x.text).join(' '));
+})"""
+
+
+@pytest.mark.parametrize("seed", [0, 11])
+@pytest.mark.parametrize(
+    "viewport", [x for x, _ in SCREENS.values()] + [{"width": 320, "height": 640}]
+)
+def test_no_number_at_the_bars_touches_another_or_a_bar(live, viewport, seed):
+    """In the first state, at each D and wherever the pointer is."""
+    q, k = torch.randn(2, 16, 256, generator=torch.Generator().manual_seed(seed))
+    opened = live(ScaleLab(q, k), viewport=viewport)
+    found = {"first": opened.root_element.evaluate(TOUCHING)}
+    for i in range(9):
+        opened.control("D, the size of a head").fill(str(i))
+        for key in ("Home", "ArrowRight", "ArrowRight", "End", "ArrowLeft"):
+            opened.control("key, divided").press(key)
+            found[2**i, key] = opened.root_element.evaluate(TOUCHING)
+    assert {state: x for state, x in found.items() if x} == {}
+    shown = ".mha-bars svg text:not([text-anchor]):not(.mha-lit)"
+    assert opened.root_element.locator(shown).count() > 15  # not by showing none
 
 
 # The size of each letter at the bars, and the labels that lie over one another.
