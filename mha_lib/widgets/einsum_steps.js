@@ -10,11 +10,17 @@ import {
 const TERMS = 12; // products that are shown at once
 const PAUSE = 900; // milliseconds from step to step
 
-/** A tensor as blocks of tables, its cells in memory order; `pick(n)` is called for a click. */
-function grid(letters, shape, values, pick) {
-  const digits = values.every((x) => Math.abs(x - Math.round(x)) < 1e-6) ? 0 : 2;
-  const texts = values.map((x) => fixed(x, digits));
-  const cells = texts.map((text, n) => h("span", { class: "mha-es-cell", "data-n": n }, text));
+const whole = (x) => Math.abs(x - Math.round(x)) < 1e-6;
+
+/**
+ * A tensor as blocks of tables, its cells in memory order; `pick(n)` is called for a click.
+ * `passing`: numbers that a cell may show for a while.
+ */
+function grid(letters, shape, values, pick, passing = []) {
+  const digits = values.every(whole) ? 0 : 2;
+  const text = (x) => fixed(x, whole(x) ? digits : 2);
+  const texts = values.map(text);
+  const cells = texts.map((one, n) => h("span", { class: "mha-es-cell", "data-n": n }, one));
   const [rows, columns] = [shape.at(-2) ?? 1, shape.at(-1) ?? 1];
   const outer = shape.slice(0, -2);
   const head = (text) => h("span", { class: "mha-es-index" }, text);
@@ -39,8 +45,8 @@ function grid(letters, shape, values, pick) {
     if (cell) pick(Number(cell.dataset.n));
   };
   const picture = h("div", { class: "mha-es-tensor", onclick, "aria-hidden": "true" }, bands);
-  picture.style.setProperty("--wide", `${Math.max(...texts.map((text) => text.length))}ch`);
-  return { picture, cells, texts };
+  picture.style.setProperty("--wide", `${Math.max(...texts.concat(passing.map(text)).map((one) => one.length))}ch`);
+  return { picture, cells, texts, text };
 }
 
 /** Where an arrow key leads: blocks side by side are one table, those below go on. */
@@ -66,6 +72,16 @@ function isTurned(equation, operands, names) {
     return `${read.shape} ${einsum(read, values, shapes).result}`;
   });
   return one !== other;
+}
+
+/** The smallest and the largest sums on the way to any cell, whole ones and others. */
+function extremes({ result, running }) {
+  const found = {};
+  result.forEach((_, i) => running(i).forEach((x) => {
+    const [low, high] = (found[whole(x)] ??= [x, x]);
+    if (x < low || x > high) found[whole(x)] = [Math.min(x, low), Math.max(x, high)];
+  }));
+  return Object.values(found).flat();
 }
 
 /** The shapes of the example's operands. */
@@ -95,6 +111,7 @@ export default widget("Einsum steps", (ui) => {
   let drawn = {}; // the operands' grids, by number and letters
   let known = [];
   let marked = [];
+  let growing = null; // the number of the result's cell that shows the sum so far
 
   const names = () => ui.get("operand_names")[ui.get("example")];
   const at = () => Object.fromEntries(Object.entries(now.size).map(([letter, n]) =>
@@ -224,7 +241,8 @@ export default widget("Einsum steps", (ui) => {
       const place = unravel(shapes[o].keys(), shapes[o], n);
       go(Object.fromEntries([...group].map((x, axis) => [x, place[axis]])));
     })));
-    now.grids.push(grid(output, shape, now.result, (n) => go(unravel(output, size, n))));
+    now.grids.push(grid(output, shape, now.result, (n) => go(unravel(output, size, n)), extremes(now)));
+    growing = null;
     const cellCount = now.grids.reduce((sum, one) => sum + one.cells.length, 0);
     tensors.classList.toggle("mha-es-large", cellCount < 40);
     board.classList.toggle("mha-es-four", [...inputs, output].some((group) => group.length > 3));
@@ -289,7 +307,12 @@ export default widget("Einsum steps", (ui) => {
       one.forEach((_, n) => mark(cell(n), state(n, j)));
       mark(cell(j), "now"); // also where an earlier or a later step comes by again
     });
-    mark(now.grids.at(-1).cells[i], "result");
+    const results = now.grids.at(-1);
+    const sofar = now.running(i)[j];
+    if (growing !== null) say(results.cells[growing], results.texts[growing]);
+    growing = i;
+    say(results.cells[i], results.text(sofar));
+    mark(results.cells[i], "result");
 
     const first = Math.max(0, Math.min(steps() - TERMS, j - TERMS / 2));
     [...terms.children].forEach((item, n) => {
@@ -301,7 +324,6 @@ export default widget("Einsum steps", (ui) => {
     const factors = names().map((name, o) => indexed(name, now.inputs[o], now.summed)).join(" · ");
     const sum = now.summed.length ? `Σ over ${joined(now.summed)} of ` : "";
     say(formula, `${result()} = ${sum}${factors} = ${show(now.result[i])}`);
-    const sofar = now.terms(i).slice(0, j + 1).reduce((a, b) => a + b, 0);
     say(line, steps() > 1
       ? `${result()}, step ${j + 1} of ${steps()}: ${written(i, j)}. Sum so far ${show(sofar)}, whole sum ${show(now.result[i])}.`
       : `${result()}: ${written(i, j)}.`);

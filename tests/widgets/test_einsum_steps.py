@@ -173,6 +173,39 @@ def test_steps_add_up(live):
     assert opened.control("step").get_attribute("aria-valuetext") == "d = 0"
 
 
+def test_the_framed_cell_holds_the_sum_so_far_and_the_others_their_results(live):
+    given = random("td,sd->ts")
+    opened = live(EinsumSteps([given]))
+    cell(opened, "result", 6).click()  # t = 1, s = 2
+    expected = torch.einsum(*given).flatten()
+    sums = (given[1][1] * given[2][2]).cumsum(0)
+    for so_far in sums:
+        shown = [number(cell(opened, "result", n).inner_text()) for n in range(12)]
+        wanted = expected.clone()
+        wanted[6] = so_far
+        assert shown == pytest.approx(wanted.tolist(), abs=6e-3)
+        if so_far != sums[-1]:
+            opened.button("next").click()
+    opened.control("step").fill("0")
+    cell(opened, "result", 0).click()  # what is left has its result again
+    assert number(cell(opened, "result", 6).inner_text()) == pytest.approx(
+        float(expected[6]), abs=6e-3
+    )
+
+
+def test_a_sum_on_its_way_fits_its_cell(live):
+    large = torch.tensor([[-1234.5, 1234.5, 1.0]])
+    opened = live(EinsumSteps([("td,td->t", large, torch.ones(1, 3))]))
+    one = cell(opened, "result", 0)
+    assert one.inner_text() == "−1234.50"
+    inside = """x => { const text = document.createRange();
+        text.selectNodeContents(x);
+        return text.getBoundingClientRect().width <= x.clientWidth; }"""
+    assert one.evaluate(inside)
+    opened.control("step").fill("2")
+    assert one.inner_text() == "1"
+
+
 def test_long_sums_show_a_window_that_follows(live):
     opened = live(EinsumSteps([random("tbhd,sbhd->")]))
     steps = prod(SIZES[x] for x in "tbhds")
