@@ -117,6 +117,9 @@ export default widget("Einsum steps", (ui) => {
   const at = () => Object.fromEntries(Object.entries(now.size).map(([letter, n]) =>
     [letter, Math.max(0, Math.min(n - 1, Math.trunc(ui.get("at")?.[letter]) || 0))]));
   const go = (letters) => ui.set("at", { ...ui.get("at"), ...letters });
+  /** The same at the first step of its sum: what is not after the arrow begins at 0. */
+  const begun = (state) => ({ ...state, at: Object.fromEntries(Object.entries(ui.get("at") ?? {}).map(([letter, n]) =>
+    [letter, state.equation.split("->")[1]?.includes(letter) ? n : 0])) });
   const step = () => ravel(now.summed, now.size, at());
   const steps = () => now.steps[0].length;
   const goStep = (j) => go(unravel(now.summed, now.size, Math.max(0, Math.min(steps() - 1, j))));
@@ -136,7 +139,7 @@ export default widget("Einsum steps", (ui) => {
   });
   const typed = h("input", {
     id: `${ui.id}-equation`, type: "text", class: "mha-es-typed", size: 18, spellcheck: "false",
-    autocapitalize: "off", autocomplete: "off", oninput: () => ui.set("equation", typed.value),
+    autocapitalize: "off", autocomplete: "off", oninput: () => ui.setAll(begun({ equation: typed.value })),
   });
   const after = []; // what follows the equation once it is read
   const orders = choice({ ...ui, follow: (follower) => after.push(follower), get: () => now && `${now.inputs}->${now.output}` }, {
@@ -175,7 +178,9 @@ export default widget("Einsum steps", (ui) => {
   function to(example, equation, same) {
     const [inputs, output] = equation.split("->");
     const order = [...output].reverse().join("");
-    return { order, from: equation, state: { ...(same ? {} : { example }), equation: `${inputs}->${order}` } };
+    const found = { ...(same ? {} : { example }), equation: `${inputs}->${order}` };
+    const title = `${order.length > 2 ? "reverse" : "transpose"}: ${output} → ${order}`;
+    return { title, from: equation, holds: found };
   }
 
   // What to try: the example with a letter less, or with its result turned.
@@ -186,12 +191,13 @@ export default widget("Einsum steps", (ui) => {
     const found = {};
     if (/^[a-z]+$/i.test(output)) {
       const last = output.at(-1);
-      found[`drop ${last} after the arrow`] = { state: { equation: `${inputs}->${output.slice(0, -1)}` },
+      const dropped = { equation: `${inputs}->${output.slice(0, -1)}` };
+      found[`sum over ${last}, too`] = { state: begun(dropped), holds: dropped,
         note: `${last} is summed now, too. The sizes still fit, so nothing complains: was it meant?` };
     }
     const turned = turnedResult();
     if (turned) {
-      found[`turn to ${turned.order}`] = { state: turned.state,
+      found[turned.title] = { state: begun(turned.holds), holds: turned.holds,
         note: `Every cell is the same sum as in ${turned.from}; only its place is another.` };
     }
     return found;
@@ -217,6 +223,7 @@ export default widget("Einsum steps", (ui) => {
   });
   const previous = button("previous", () => goStep(step() - 1));
   const next = button("next", () => goStep(step() + 1));
+  next.classList.add("mha-es-next");
 
   /** All that depends on the equation and not on the cell. */
   function build() {
@@ -389,7 +396,10 @@ export default widget("Einsum steps", (ui) => {
 
   ui.draw(() => { // last: to ask for a place is to lay the page out
     const item = terms.querySelector('[aria-current="step"]');
-    if (item) terms.scrollLeft = item.offsetLeft - terms.clientWidth / 2;
+    if (!item) return;
+    const end = item.offsetLeft + item.offsetWidth; // begin with the one before it, if both are seen whole
+    const from = [item.previousElementSibling, item].find((one) => one && end - one.offsetLeft <= terms.clientWidth);
+    terms.scrollLeft = from === terms.firstElementChild ? 0 : (from ?? item).offsetLeft;
   });
 
   const table = (title, content) => {
@@ -432,6 +442,6 @@ export default widget("Einsum steps", (ui) => {
   );
 }, {
   question: "What does an einsum do for one cell?",
-  lead: "Press next: products add up in the framed cell.",
+  lead: "Press “next” below: the framed sum grows.",
   lesson: ["example", "equation", "at"],
 });

@@ -484,8 +484,8 @@ def test_what_to_try(live):
     equation, q, k = random("td,sd->ts")
     opened = live(EinsumSteps([(equation, q, k)]))
     for title, tried in [
-        ("drop s after the arrow", "td,sd->t"),
-        ("turn to st", "td,sd->st"),
+        ("sum over s, too", "td,sd->t"),
+        ("transpose: ts → st", "td,sd->st"),
     ]:
         opened.button(title).click()
         assert opened.control("equation").input_value() == tried
@@ -494,6 +494,58 @@ def test_what_to_try(live):
         assert opened.text(".mha-note")
     opened.button("reset").click()
     assert opened.control("equation").input_value() == equation
+
+
+def test_what_is_tried_or_typed_begins_at_its_first_step(live):
+    widget = EinsumSteps([random("td,sd->ts")])
+    widget.at = {"t": 2, "s": 3, "d": 4}
+    opened = live(widget)
+    for title in opened.root_element.locator(".mha-tries button").all_inner_texts():
+        opened.button("reset").click()
+        button = opened.button(title)
+        button.click()
+        said = opened.text(LINE)
+        assert "t=2" in said and ", step 1 of " in said
+        note = opened.text(".mha-note")
+        opened.button("next").click()
+        assert ", step 2 of " in opened.text(LINE)
+        assert button.get_attribute("aria-pressed") == "true"
+        assert opened.text(".mha-note") == note != ""
+    opened.button("reset").click()
+    assert "step 5 of 5" in opened.text(LINE)
+    write(opened, "td,sd->t")
+    assert "result[t=2], step 1 of 20" in opened.text(LINE)
+
+
+@pytest.mark.parametrize("screen", MOST)
+def test_the_product_of_this_step_is_seen_whole(live, screen):
+    opened = live(EinsumSteps([random("tb,sd->t")]), viewport=MOST[screen][0])
+    whole = """x => [...x.querySelectorAll('li')].map(y => {
+        const [a, b] = [y, x].map(z => z.getBoundingClientRect());
+        return a.left >= b.left - 1 && a.right <= b.right + 1; })"""
+    strip = opened.root_element.locator(".mha-es-terms")
+    for _ in range(19):
+        seen = strip.evaluate(whole)
+        now = strip.locator("li").evaluate_all(
+            "all => all.findIndex(x => x.ariaCurrent === 'step')"
+        )
+        assert seen[now]
+        edge = strip.evaluate(
+            "x => [...x.children].some(y => y.getBoundingClientRect().left"
+            " < x.getBoundingClientRect().left - 1 && y.getBoundingClientRect().right"
+            " > x.getBoundingClientRect().left + 1)"
+        )
+        last = strip.evaluate("x => x.scrollLeft + x.clientWidth >= x.scrollWidth - 1")
+        assert not edge or last  # cut off on one side at most
+        opened.button("next").click()
+
+
+def test_the_lead_says_the_word_of_a_button_that_stands_out(live):
+    opened = live(EinsumSteps())
+    (word,) = re.findall("“(.+)”", opened.text(".mha-lead"))
+    width = "x => parseFloat(getComputedStyle(x).borderTopWidth)"
+    frames = [opened.button(x).evaluate(width) for x in (word, "previous")]
+    assert frames[0] > frames[1]
 
 
 def test_letters_outside_their_range_are_held_to_it(live):
@@ -641,7 +693,7 @@ def test_a_turned_result_is_seen_to_be_turned(live):
         EinsumSteps({"alike": ("te,se->ts", x, x), "mixed": (equation, a, b)})
     )
     before = result(opened)
-    opened.button("turn to et").click()
+    opened.button("transpose: te → et").click()
     assert opened.control("equation").input_value() == "ts,se->et"
     assert "same sum as in ts,se->te;" in opened.text(".mha-note")
     assert not torch.equal(result(opened), before)
