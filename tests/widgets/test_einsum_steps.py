@@ -1,8 +1,10 @@
 """Each equation gives what torch.einsum gives, by every hand, cell by cell."""
 
+import json
 import re
 from functools import partial
 from math import prod
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -36,6 +38,7 @@ EQUATIONS = [
     "ttb->tb",  # the diagonal
     ",t->t",
 ]
+CHAPTER = Path(__file__).parents[2] / "book/06_einsum_sequence_first.ipynb"
 LINE = ".mha-es-sum + output"
 EXAMPLE, ALL, SUM = "example", "All cells as a table", "The sum of this cell"
 
@@ -697,3 +700,21 @@ def test_a_turned_result_is_seen_to_be_turned(live):
     assert opened.control("equation").input_value() == "ts,se->et"
     assert "same sum as in ts,se->te;" in opened.text(".mha-note")
     assert not torch.equal(result(opened), before)
+
+
+def test_chapter_begins_with_a_sum_that_grows_with_each_step_to_come(live):
+    """Of its table this is the one cell whose sum does: 0, 1, 5."""
+    cells_ = json.loads(CHAPTER.read_text(encoding="utf-8"))["cells"]
+    sources = ["".join(x["source"]) for x in cells_ if x["cell_type"] == "code"]
+    names = {"torch": torch, "EinsumSteps": EinsumSteps}
+    (given,) = [x for x in sources if "\nx = torch.tensor(" in x]
+    exec(given.split("for ")[0], names)  # noqa: S102 — our own text
+    (made,) = [x for x in sources if "EinsumSteps({" in x]
+    exec(made, names)  # noqa: S102
+    opened = live(names["steps_of_a_sum"])
+    framed = opened.root_element.locator("[data-state=result]")
+    seen = [framed.inner_text()]
+    while opened.button("next").get_attribute("aria-disabled") == "false":
+        opened.button("next").click()
+        seen.append(framed.inner_text())
+    assert seen == ["0", "1", "5"]
