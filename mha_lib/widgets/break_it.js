@@ -7,6 +7,9 @@ import { lossPicture, shown, threefold, thumbnail } from "./break_it_pictures.js
 import { NAMES, sixPrograms, worst } from "./break_it_programs.js";
 import { begin, fresh, GROUPS, none, PUZZLES, quest, SHOWN, titleOf, visiting } from "./break_it_puzzles.js";
 
+const MARKS = { // of a line
+  "?": "not known yet", "–": "not this one", "✓": "right", "✗": "the wrong line", "≠": "its numbers differ, because of the wrong line",
+};
 const SEEN = 0.1; // nats a character: less is not seen in a curve
 const LAST = 5; // points of a loss whose mean is its end
 
@@ -98,7 +101,7 @@ export default widget("Break it", (ui) => {
     return now().differs.weights || !now().differs.output ? "weights" : "output";
   };
   const lines = h("div", { class: "mha-code", role: "group", "aria-label": "program, step by step" }, Object.keys(GROUPS).map((step) => {
-    const [mark, text, shape] = [h("b", { class: "mha-mark" }), h("code"), h("span", { class: "mha-shape" })];
+    const [mark, text, shape] = [h("b", { class: "mha-mark", role: "img" }), h("code"), h("span", { class: "mha-shape" })];
     const instead = h("code", { class: "mha-instead" });
     const line = h("button", { type: "button", class: "mha-line", onclick: () =>
       ui.setAll(sought() ? { guess: step } : { ...fresh, step }) }, mark,
@@ -106,8 +109,8 @@ export default widget("Break it", (ui) => {
     ui.follow(() => {
       const { here, right, differs } = now();
       const first = sought() ? "" : now().first;
-      say(mark, sought() ? (tried.steps.has(step) ? "–" : "?") : differs[step] ? "✗" : "✓");
-      put(mark, { "data-mark": mark.textContent });
+      say(mark, sought() ? (tried.steps.has(step) ? "–" : "?") : !differs[step] ? "✓" : step === first ? "✗" : "≠");
+      put(mark, { "data-mark": mark.textContent, "aria-label": MARKS[mark.textContent], title: MARKS[mark.textContent] });
       const written_ = here.code[step];
       write(text, written_);
       const lost = right.code[step].filter((x) => !written_.includes(x));
@@ -146,6 +149,13 @@ export default widget("Break it", (ui) => {
   const says = h("span");
   const next = button("", () => ui.setAll(following()[1].state));
   const onward = h("div", { class: "mha-onward" }, says, next);
+  /** What the marks of the lines say. */
+  const legend = () => {
+    const { first, differs } = now();
+    if (!first) return "";
+    const inherited = Object.keys(differs).some((step) => differs[step] && step !== first);
+    return `✗ the wrong line, below it the right one${inherited ? "; from ≠ on the numbers differ." : "."}`;
+  };
   /** [title, {state}] of the puzzle after the one that is over. */
   const following = () => {
     const all = Object.entries(PUZZLES());
@@ -164,12 +174,12 @@ export default widget("Break it", (ui) => {
     const puzzle_ = following();
     onward.hidden = !puzzle_;
     if (puzzle_) say(next, `next: ${puzzle_[0]}`);
-    say(says, now().first ? "Below the first ✗: the right line." : "No number shows it.");
+    say(says, legend() || "No number shows it.");
     ui.lead(uncovered || puzzle_ ? "" // the code has come, and the lines below it say all
       : sought() && !now().first ? "Map, output and loss are right. Switch on three inputs, or press the line you suspect."
       : sought() ? "No error, no wrong shape. Look at maps and loss, then press the line you suspect."
       : secret() ? "Its code is hidden. Compare its map with the right one, and choose what is wrong."
-        : now().first ? "Below the first ✗ stands the right line."
+        : now().first ? legend()
           : now().mistake ? "Its code is wrong, and no number shows it. Switch on three inputs."
           : "No number of this program is wrong. Press a line for its numbers, or change its mistake.");
     ui.linked(found ? "The link opens this patient, and does not give it away." : "");

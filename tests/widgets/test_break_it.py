@@ -96,7 +96,7 @@ def test_every_mistake_can_be_chosen_and_says_what_check_says(live):
     for name in HOSTED:
         text, found, shapes = said[name]
         assert text == f"check says: {MISTAKES[name].message} [{name}]"
-        assert "✗" in found and found[-1] == "✗", name
+        assert found.count("✗") == 1 and found[-1] in "✗≠", name
         assert all(x.endswith(")") for x in shapes), name  # no ✗
     assert said[""][1] == ["✓"] * 9
 
@@ -365,6 +365,32 @@ def test_a_link_holds_the_state(live):
 # --- puzzles ------------------------------------------------------------------------
 
 
+LEGEND = "✗ the wrong line, below it the right one; from ≠ on the numbers differ."
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_what_only_inherits_wrong_numbers_is_no_second_mistake(live, scheme):
+    opened = live(BreakIt("split-by-view", "BatchedMHA"), color_scheme=scheme)
+    opened.light(scheme)
+    assert marks(opened) == [*"✓✓✗≠≠≠≠≠≠"]
+    assert opened.text(".mha-lead") == LEGEND
+    each = opened.root_element.locator(".mha-line > b")
+    colours = each.evaluate_all("all => all.map(x => getComputedStyle(x).color)")
+    assert len({*colours}) == 3 and len({*colours[3:]}) == 1
+    muted = opened.root_element.locator(".mha-lead").evaluate(
+        "x => getComputedStyle(x).color"
+    )
+    assert colours[-1] == muted
+    words = each.evaluate_all("all => all.map(x => x.ariaLabel)")
+    assert words[1:4] == [
+        "right",
+        "the wrong line",
+        "its numbers differ, because of the wrong line",
+    ]
+    last = BreakIt("no-bias-out", "BatchedMHA")  # nothing comes after it
+    assert "≠" not in live(last).root_element.inner_text()
+
+
 def test_a_puzzle_hides_its_line_until_it_is_found(live):
     opened = live(BreakIt(sealed=True))
     first = opened.root_element.inner_text()
@@ -382,8 +408,8 @@ def test_a_puzzle_hides_its_line_until_it_is_found(live):
     assert opened.button("too good").get_attribute("aria-pressed") == "true"
     line(opened, "mask").press("Enter")
     assert opened.text(SAID).startswith("✓ Found! check says: Query t sees key t + 1")
-    assert marks(opened)[:2] == ["✗", "✓"]
-    assert opened.text(".mha-onward span") == "Below the first ✗: the right line."
+    assert marks(opened) == [*"✗✓✓✓≠≠≠≠≠"]
+    assert opened.text(".mha-onward span") == LEGEND
     opened.button("copy link").click()
     assert "guess" not in opened.page.evaluate("location.hash")
     opened.button("reset").click()
