@@ -18,12 +18,12 @@ const puzzle = (style, mistake) => {
   return { state: { ...begin, sealed: true, mistakes: none.with(opened, mistake), opened } };
 };
 export const visiting = (date) => ({ ...begin, mistakes: none, patient: date, opened: patientOf(date).at });
-export const PUZZLES = () => ({ // named by what is seen, not by what it is
-  "too good": puzzle("FusedMHA", "causal-sees-next"),
-  "as good": puzzle("BatchedMHA", "scale-embed-dim"),
-  mixed: puzzle("BuiltinMHA", "split-by-view"),
-  "off map": puzzle("SplitConcatMHA", "merge-batch-major"),
-  "no trace": puzzle("EinsumMHA", "kv-from-query"),
+export const PUZZLES = () => ({ // named by the symptom, not by its cause
+  "low loss": puzzle("FusedMHA", "causal-sees-next"),
+  "flat map": puzzle("BatchedMHA", "scale-embed-dim"),
+  "odd map": puzzle("BuiltinMHA", "split-by-view"),
+  "map ok": puzzle("SplitConcatMHA", "merge-batch-major"),
+  "no sign": puzzle("EinsumMHA", "kv-from-query"),
   daily: { state: visiting(today()) },
 });
 

@@ -19,11 +19,11 @@ from mha_lib.widgets.break_it_catalogue import HOSTED, LEFT_OUT
 from tests.widgets.conftest import DESK, MOST, PHONE, assert_says, number
 
 PUZZLES = {  # each with the line that is wrong
-    "too good": "mask",
-    "as good": "scores",
-    "mixed": "split",
-    "off map": "merge",
-    "no trace": "project",
+    "low loss": "mask",
+    "flat map": "scores",
+    "odd map": "split",
+    "map ok": "merge",
+    "no sign": "project",
 }
 STEPS = "mask project split scores hide weights context merge output".split()  # noqa: SIM905
 PATIENT = "daily"
@@ -310,7 +310,7 @@ def test_a_step_shows_its_numbers(live):
 
 def test_self_attention_hides_a_mistake_and_three_inputs_show_it(live):
     opened = live(BreakIt())
-    opened.button("no trace").click()
+    opened.button("no sign").click()
     assert {*values(opened).values()} == {"✓"}
     assert "Switch on three inputs" in opened.text(SAID)
     opened.button("show me").click()
@@ -338,7 +338,7 @@ def test_undo_and_reset(live):
     assert "[no-scale]" in opened.text(SAID)
     opened.button("undo").click()
     assert (code(opened), opened.text(SAID)) == before
-    opened.button("off map").click()
+    opened.button("map ok").click()
     opened.button("undo").click()
     assert (code(opened), opened.text(SAID)) == before
     opened.page.mouse.move(300, 500)  # a cursor is nothing to take back
@@ -405,7 +405,7 @@ def test_a_puzzle_hides_its_line_until_it_is_found(live):
     line(opened, "scores").click()
     tried = ["–" if x in ("scores", "weights") else "?" for x in STEPS]
     assert marks(opened) == tried
-    assert opened.button("too good").get_attribute("aria-pressed") == "true"
+    assert opened.button("low loss").get_attribute("aria-pressed") == "true"
     line(opened, "mask").press("Enter")
     assert opened.text(SAID).startswith("✓ Found! check says: Query t sees key t + 1")
     assert marks(opened) == [*"✗✓✓✓≠≠≠≠≠"]
@@ -461,7 +461,7 @@ ONE_WRONG = "One of six programs is wrong: in which line?"
 def test_the_title_claims_no_more_than_the_numbers_show(live):
     opened = live(BreakIt(sealed=True))
     assert opened.text(".mha-question") == ONE_WRONG
-    opened.button("no trace").click()
+    opened.button("no sign").click()
     assert opened.text(".mha-question") == "No number is wrong: is each line right?"
     assert "Switch on three inputs" in opened.text(".mha-lead")
     opened.control("three inputs").check()
