@@ -62,15 +62,12 @@ export function quest(ui, known, now) {
   return { patient, answer, secret, sought, solved, tried };
 }
 
-const COUNTS = ["No", "One", "Two", "Three", "Four", "Five", "Six"];
-
 /** What is asked, of what the numbers of the six programs show. */
 export function titleOf(programs, secret, opened) {
   const wrong = programs.filter(({ first }) => first).length;
   if (secret) return "One of six is wrong: what is its mistake?";
-  const is = wrong > 1 ? "are" : "is";
-  if (wrong) return opened.mistake ? `${COUNTS[wrong]} of six programs ${is} wrong: in which line?`
-    : `${COUNTS[wrong]} of six ${is} wrong, not this one: which?`;
-  if (programs.some(({ mistake }) => mistake)) return "No number is wrong: is each line right?";
+  if (opened.first) return `Program ${opened.style.replace("MHA", "")} is wrong: in which line?`;
+  if (wrong && !opened.mistake) return `This program is right: in which line ${wrong > 1 ? "are the others" : "is the other"} wrong?`;
+  if (programs.some(({ mistake }) => mistake)) return "No number is wrong here: is each line right?";
   return "Six programs, one function: which mistake shows?";
 }

@@ -1,6 +1,7 @@
 """The break-it machine: what a reader sees, does and sends."""
 
 import base64
+import itertools
 import json
 import math
 import re
@@ -399,7 +400,7 @@ def test_a_puzzle_hides_its_line_until_it_is_found(live):
     for secret in ("causal-sees-next", "right:", "check says"):
         assert secret not in first
     assert opened.root_element.locator("select").is_hidden()
-    assert "press the line" in opened.text(".mha-lead")
+    assert opened.text(".mha-lead").endswith("Press the line you suspect.")
     line(opened, "weights").click()
     assert opened.text(SAID).startswith("✗ Not “softmax”: that line does")
     line(opened, "scores").click()
@@ -455,19 +456,55 @@ def test_the_marker_stays_on_the_line_that_was_found(live):
     assert link(opened).get("step", "") == ""
 
 
-ONE_WRONG = "One of six programs is wrong: in which line?"
+ONE_WRONG = "Program {} is wrong: in which line?"
 
 
 def test_the_title_claims_no_more_than_the_numbers_show(live):
     opened = live(BreakIt(sealed=True))
-    assert opened.text(".mha-question") == ONE_WRONG
+    assert opened.text(".mha-question") == ONE_WRONG.format("Fused")
     opened.button("no sign").click()
-    assert opened.text(".mha-question") == "No number is wrong: is each line right?"
+    title = "No number is wrong here: is each line right?"
+    assert opened.text(".mha-question") == title
     assert "Switch on three inputs" in opened.text(".mha-lead")
     opened.control("three inputs").check()
-    assert opened.text(".mha-question") == ONE_WRONG
+    assert opened.text(".mha-question") == ONE_WRONG.format("Einsum")
     opened.button(PATIENT).click()
     assert opened.text(".mha-question").endswith("what is its mistake?")
+
+
+SYMPTOMS = {  # in one line above the code: what loss and map show
+    "low loss": r"Loss 0\.31, not 2\.44; map: the → the 0\.29, not 1\.00\. ",
+    "flat map": r"Loss 2\.45, as it should be; map: milk → drank 0\.72, not 0\.87\. ",
+    "odd map": r"Loss 1\.79, not 2\.44; map: \w+ → \w+ \d\.\d\d, not \d\.\d\d\. ",
+    "map ok": r"Loss \d\.\d\d.*; maps right, output off by \d\.\d\d\. ",
+    "no sign": r"Map, output and loss are right\. ",
+}
+
+
+@pytest.mark.parametrize("screen", MOST)
+def test_the_symptom_stands_above_the_code(live, screen):
+    opened = live(BreakIt(sealed=True), viewport=MOST[screen][0])
+    for name, symptom in SYMPTOMS.items():
+        opened.button(name).click()
+        lead = opened.root_element.locator(".mha-lead")
+        assert re.match(symptom, lead.inner_text()), lead.inner_text()
+        box, code_ = lead.bounding_box(), line(opened, "mask").bounding_box()
+        assert box["y"] + box["height"] < code_["y"] < 844
+        assert box["height"] < 40  # two lines
+
+
+def test_the_symptom_is_the_largest_difference_of_the_maps(live):
+    opened = live(BreakIt("scale-embed-dim", "BatchedMHA", sealed=True))
+    right, here = (_run(x, False)["weights"] for x in ("", "scale-embed-dim"))
+    said = re.search(r"map: (\w+) → (\w+) (.*), not (.*)\. ", opened.text(".mha-lead"))
+    real = [
+        (float((here - right)[b, h, t, s].abs()), b, h, t, s)
+        for b, n in enumerate(LENGTHS)
+        for h, t, s in itertools.product(range(3), range(n), range(n))
+    ]
+    _, b, h, t, s = max(real)
+    found = [f"{float(x[b, h, t, s]):.2f}" for x in (here, right)]
+    assert said.groups() == (WORDS[b][t], WORDS[b][s], *found)
 
 
 def test_who_presses_a_line_sees_the_answer(live):
@@ -491,8 +528,9 @@ def test_no_curve_leaves_its_panel(live):
 def test_a_right_program_can_be_read_beside_a_puzzle(live):
     opened = live(BreakIt(sealed=True))
     tile(opened, "Batched").click()
-    title = "One of six is wrong, not this one: which?"
+    title = "This program is right: in which line is the other wrong?"
     assert opened.text(".mha-question") == title
+    assert "Open the program with ✗" in opened.text(".mha-lead")
     assert marks(opened) == ["✓"] * 9
     tile(opened, "Fused").click()
     assert marks(opened) == ["?"] * 9
