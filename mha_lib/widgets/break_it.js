@@ -261,7 +261,7 @@ export default widget("Break it", (ui) => {
     move: (row, column) => ui.setAll({ row, column, b: view.b, h: view.head }),
     content: () => ({
       rows: view.words, columns: view.columns, heads: view.keys ? view.words : range(view.columns).map(String), right: view.right, here: view.here, cursor: view.cursor,
-      label: `${which()}: right, here, and their difference; arrow keys move the cursor`,
+      label: `${which()}: as it should be, here, and their difference; arrow keys move the cursor`,
     }),
   });
   ui.follow(() => {

@@ -507,6 +507,23 @@ def test_the_symptom_is_the_largest_difference_of_the_maps(live):
     assert said.groups() == (WORDS[b][t], WORDS[b][s], *found)
 
 
+def test_the_map_beside_it_is_as_it_should_be(live):
+    opened = live(BreakIt())
+    label = opened.root_element.locator(".mha-map").get_attribute("aria-label")
+    assert ": as it should be, here, and their difference;" in label
+    opened.page.evaluate(
+        """() => { window.written = [];
+            const write = CanvasRenderingContext2D.prototype.fillText;
+            CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) {
+                window.written.push(text); write.call(this, text, ...rest); }; }"""
+    )
+    opened.button("reset").click()
+    tile(opened, "Einsum").click()
+    written = opened.page.evaluate("window.written")
+    assert {"as it should be", "here", "difference"} <= {*written}
+    assert "right" not in written
+
+
 def test_who_presses_a_line_sees_the_answer(live):
     opened = live(BreakIt(sealed=True), viewport={"width": 390, "height": 844})
     for step in ("output", "mask"):
@@ -817,7 +834,7 @@ def test_still_shows_the_worst_map_or_the_output():
         torch.testing.assert_close(
             torch.tensor(difference.images[0].get_array()), found[1] - found[0]
         )
-        assert name in here.get_title()
+        assert right.get_title() == "as it should be" and name in here.get_title()
     assert repr(BreakIt("")) == "BreakIt(six right programs)"
     assert (SIZES["B"], SIZES["T"]) == (len(LENGTHS), len(WORDS[0]))
 
