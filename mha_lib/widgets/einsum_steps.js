@@ -118,7 +118,7 @@ export default widget("Einsum steps", (ui) => {
     [letter, Math.max(0, Math.min(n - 1, Math.trunc(ui.get("at")?.[letter]) || 0))]));
   const go = (letters) => ui.set("at", { ...ui.get("at"), ...letters });
   /** The same at the first step of its sum: what is not after the arrow begins at 0. */
-  const begun = (state) => ({ ...state, at: Object.fromEntries(Object.entries(ui.get("at") ?? {}).map(([letter, n]) =>
+  const begun = (state, cell = {}) => ({ ...state, at: Object.fromEntries(Object.entries({ ...ui.get("at"), ...cell }).map(([letter, n]) =>
     [letter, state.equation.split("->")[1]?.includes(letter) ? n : 0])) });
   const step = () => ravel(now.summed, now.size, at());
   const steps = () => now.steps[0].length;
@@ -175,12 +175,21 @@ export default widget("Einsum steps", (ui) => {
     }
     return turning.to;
   }
+  /** The cell of another example whose sum changes most often. */
+  function liveliest({ example, equation }) {
+    const values = ui.get("operands")[example];
+    const ofAll = values.map(shapeOf);
+    const read_ = parse(equation, ofAll, ui.get("operand_names")[example]);
+    const { result: cells, running } = einsum(read_, values.map((x) => [x].flat(Infinity)), ofAll);
+    const changes = cells.map((_, i) => new Set(running(i)).size);
+    return unravel(read_.output, read_.size, changes.indexOf(Math.max(...changes)));
+  }
   function to(example, equation, same) {
     const [inputs, output] = equation.split("->");
     const order = [...output].reverse().join("");
     const found = { ...(same ? {} : { example }), equation: `${inputs}->${order}` };
     const title = `${order.length > 2 ? "reverse" : "transpose"}: ${output} → ${order}`;
-    return { title, from: equation, holds: found };
+    return { title, from: equation, holds: found, cell: same ? {} : liveliest(found) };
   }
 
   // What to try: the example with a letter less, or with its result turned.
@@ -197,7 +206,7 @@ export default widget("Einsum steps", (ui) => {
     }
     const turned = turnedResult();
     if (turned) {
-      found[turned.title] = { state: begun(turned.holds), holds: turned.holds,
+      found[turned.title] = { state: begun(turned.holds, turned.cell), holds: turned.holds,
         note: `Every cell is the same sum as in ${turned.from}; only its place is another.` };
     }
     return found;

@@ -692,6 +692,7 @@ def test_a_turned_result_is_seen_to_be_turned(live):
     """A symmetric table would show nothing: the next example is turned instead."""
     x = torch.tensor([[3, 0], [0, 1], [0, 3]])
     equation, a, b = random("ts,se->te")
+    b[:, 0] = 0  # where the letter e, which ran before, now stands
     opened = live(
         EinsumSteps({"alike": ("te,se->ts", x, x), "mixed": (equation, a, b)})
     )
@@ -699,6 +700,12 @@ def test_a_turned_result_is_seen_to_be_turned(live):
     opened.button("transpose: te → et").click()
     assert opened.control("equation").input_value() == "ts,se->et"
     assert "same sum as in ts,se->te;" in opened.text(".mha-note")
+    framed = opened.root_element.locator("[data-state=result]")
+    sums = {framed.inner_text()}  # of a cell whose sum is seen to grow
+    for _ in range(3):
+        opened.button("next").click()
+        sums.add(framed.inner_text())
+    assert len(sums) == 4
     assert not torch.equal(result(opened), before)
 
 
