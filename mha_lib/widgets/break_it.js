@@ -1,5 +1,5 @@
 // Six programs for one function; any mistake in any of them, and who notices it.
-import { need, needArray, range, shapeOf } from "./arithmetic.js";
+import { fixed, need, needArray, range, shapeOf } from "./arithmetic.js";
 import { button, h, more, numbers, press, put, readout, say, toggle, tryThis, widget } from "./common.js";
 import { daysAfter, isDate, today, written } from "./break_it_daily.js";
 import { WRONG } from "./break_it_mistakes.js";
@@ -7,6 +7,9 @@ import { lossPicture, shown, threefold, thumbnail } from "./break_it_pictures.js
 import { NAMES, sixPrograms, worst } from "./break_it_programs.js";
 import { begin, fresh, GROUPS, none, PUZZLES, quest, SHOWN, titleOf, visiting } from "./break_it_puzzles.js";
 
+const MARKS = { // of a line
+  "?": "not known yet", "–": "not this one", "✓": "right", "✗": "the wrong line", "≠": "its numbers differ, because of the wrong line",
+};
 const SEEN = 0.1; // nats a character: less is not seen in a curve
 const LAST = 5; // points of a loss whose mean is its end
 
@@ -98,7 +101,7 @@ export default widget("Break it", (ui) => {
     return now().differs.weights || !now().differs.output ? "weights" : "output";
   };
   const lines = h("div", { class: "mha-code", role: "group", "aria-label": "program, step by step" }, Object.keys(GROUPS).map((step) => {
-    const [mark, text, shape] = [h("b", { class: "mha-mark" }), h("code"), h("span", { class: "mha-shape" })];
+    const [mark, text, shape] = [h("b", { class: "mha-mark", role: "img" }), h("code"), h("span", { class: "mha-shape" })];
     const instead = h("code", { class: "mha-instead" });
     const line = h("button", { type: "button", class: "mha-line", onclick: () =>
       ui.setAll(sought() ? { guess: step } : { ...fresh, step }) }, mark,
@@ -106,8 +109,8 @@ export default widget("Break it", (ui) => {
     ui.follow(() => {
       const { here, right, differs } = now();
       const first = sought() ? "" : now().first;
-      say(mark, sought() ? (tried.steps.has(step) ? "–" : "?") : differs[step] ? "✗" : "✓");
-      put(mark, { "data-mark": mark.textContent });
+      say(mark, sought() ? (tried.steps.has(step) ? "–" : "?") : !differs[step] ? "✓" : step === first ? "✗" : "≠");
+      put(mark, { "data-mark": mark.textContent, "aria-label": MARKS[mark.textContent], title: MARKS[mark.textContent] });
       const written_ = here.code[step];
       write(text, written_);
       const lost = right.code[step].filter((x) => !written_.includes(x));
@@ -146,6 +149,13 @@ export default widget("Break it", (ui) => {
   const says = h("span");
   const next = button("", () => ui.setAll(following()[1].state));
   const onward = h("div", { class: "mha-onward" }, says, next);
+  /** What the marks of the lines say. */
+  const legend = () => {
+    const { first, differs } = now();
+    if (!first) return "";
+    const inherited = Object.keys(differs).some((step) => differs[step] && step !== first);
+    return `✗ the wrong line, below it the right one${inherited ? "; from ≠ on the numbers differ." : "."}`;
+  };
   /** [title, {state}] of the puzzle after the one that is over. */
   const following = () => {
     const all = Object.entries(PUZZLES());
@@ -164,13 +174,14 @@ export default widget("Break it", (ui) => {
     const puzzle_ = following();
     onward.hidden = !puzzle_;
     if (puzzle_) say(next, `next: ${puzzle_[0]}`);
-    say(says, now().first ? "Below the first ✗: the right line." : "No number shows it.");
+    say(says, legend() || "No number shows it.");
     ui.lead(uncovered || puzzle_ ? "" // the code has come, and the lines below it say all
       : sought() && !now().first ? "Map, output and loss are right. Switch on three inputs, or press the line you suspect."
-      : sought() ? "No error, no wrong shape. Look at maps and loss, then press the line you suspect."
+      : sought() ? `${symptom()}. Press the line you suspect.`
       : secret() ? "Its code is hidden. Compare its map with the right one, and choose what is wrong."
-        : now().first ? "Below the first ✗ stands the right line."
+        : now().first ? legend()
           : now().mistake ? "Its code is wrong, and no number shows it. Switch on three inputs."
+          : ui.get("sealed") && programs.some(({ first }) => first) ? "All its numbers are right. Open the program with ✗ and find its wrong line."
           : "No number of this program is wrong. Press a line for its numbers, or change its mistake.");
     ui.linked(found ? "The link opens this patient, and does not give it away." : "");
     three.hidden = Boolean(found);
@@ -187,8 +198,8 @@ export default widget("Break it", (ui) => {
   });
 
   // --- three maps and the losses ------------------------------------------------------------
-  const chosen = () => {
-    const step = shownStep();
+  /** Of a step the part, sequence and head that are farthest from the right ones; -1: any. */
+  const farthest = (step, onlyB = -1, onlyHead = -1) => {
     const { here, right } = now();
     const { order, parts } = here.steps[step];
     const wanted = right.steps[step].parts;
@@ -199,12 +210,12 @@ export default widget("Break it", (ui) => {
       const [all, real] = [count, ui.get("lengths")[b] * columns].map((n) => worst(parts[p].cells, wanted[p].cells, start, n));
       return real.most > 0 ? real : all;
     };
-    let best = { p: 0, b: ui.get("b"), head: ui.get("h"), most: -1 };
+    let best = { p: 0, b: onlyB, head: onlyHead, most: -1 };
     for (const p of range(parts.length)) {
       for (const b of range(B)) {
         for (const head of range(H)) {
-          if (ui.get("b") >= 0 && b !== Math.min(ui.get("b"), B - 1)) continue;
-          if (H > 1 && ui.get("h") >= 0 && head !== Math.min(ui.get("h"), H - 1)) continue;
+          if (onlyB >= 0 && b !== Math.min(onlyB, B - 1)) continue;
+          if (H > 1 && onlyHead >= 0 && head !== Math.min(onlyHead, H - 1)) continue;
           const found = apart(p, (b * H + head) * count, b);
           if (found.most > best.most) best = { p, b, head, ...found };
         }
@@ -212,13 +223,19 @@ export default widget("Break it", (ui) => {
     }
     const start = (best.b * H + best.head) * count;
     const cut = ({ cells }) => cells.slice(start, start + count);
+    return {
+      ...best, part: parts[best.p].part, H, columns, keys: order.at(-1) === "s",
+      right: cut(wanted[best.p]), here: cut(parts[best.p]), words: ui.get("tokens")[best.b],
+    };
+  };
+  const chosen = () => {
+    const step = shownStep();
+    const best = farthest(step, ui.get("b"), ui.get("h"));
+    const { columns } = best;
     const at = best.most > 0 ? [Math.floor(best.at / columns), best.at % columns] : [Math.min(2, sizes.T - 1), Math.min(1, columns - 1)];
     const cursor = [["row", sizes.T], ["column", columns]].map(([trait, n], i) =>
       (ui.get(trait) < 0 ? at[i] : Math.min(n - 1, ui.get(trait))));
-    return {
-      step, part: parts[best.p].part, b: best.b, head: best.head, H, columns, cursor, keys: order.at(-1) === "s",
-      right: cut(wanted[best.p]), here: cut(parts[best.p]), words: ui.get("tokens")[best.b],
-    };
+    return { ...best, step, cursor };
   };
   let view = null;
   ui.follow(() => {
@@ -244,7 +261,7 @@ export default widget("Break it", (ui) => {
     move: (row, column) => ui.setAll({ row, column, b: view.b, h: view.head }),
     content: () => ({
       rows: view.words, columns: view.columns, heads: view.keys ? view.words : range(view.columns).map(String), right: view.right, here: view.here, cursor: view.cursor,
-      label: `${which()}: right, here, and their difference; arrow keys move the cursor`,
+      label: `${which()}: as it should be, here, and their difference; arrow keys move the cursor`,
     }),
   });
   ui.follow(() => {
@@ -264,6 +281,17 @@ export default widget("Break it", (ui) => {
     const gap = end(curve) - healthy;
     const how = Math.abs(gap) <= SEEN ? ["✓", "as good"] : gap < 0 ? ["✓", "better!"] : ["✗", "worse"];
     return { mark: how[0], text: `${end(curve).toFixed(2)}, ${how[1]}`, gap };
+  };
+  /** What the loss and the map show, in one line above the code. */
+  const symptom = () => {
+    const { gap } = training();
+    const { differs } = now();
+    const value = (healthy + gap).toFixed(2);
+    const lost = gap === undefined ? "Loss not a number" : Math.abs(gap) <= SEEN
+      ? `Loss ${value}, as it should be` : `Loss ${value}, not ${healthy.toFixed(2)}`;
+    if (!differs.weights) return `${lost}; maps right, output off by ${differs.output.toFixed(2)}`;
+    const { at, columns, words, here, right } = farthest("weights");
+    return `${lost}; map: ${words[Math.floor(at / columns)]} → ${words[at % columns]} ${fixed(here[at], 2)}, not ${fixed(right[at], 2)}`;
   };
   const loss = lossPicture(ui, () => ({
     right: losses.right[0], here: losses.curves[now().mistake] ?? null,

@@ -126,7 +126,11 @@ class BreakIt(Widget):
         figure = Figure(figsize=(7.2, 2.6), layout="constrained")
         words = WORDS[worst // (len(right[what].flatten(0, -3)) // B)]
         what_is_it = "what is wrong?" if self.sealed else name or "right"
-        titles = ("right", f"{NAMES[self.opened]}, {what_is_it}", "difference")
+        titles = (
+            "as it should be",
+            f"{NAMES[self.opened]}, {what_is_it}",
+            "difference",
+        )
         for ax, title, x in zip(figure.subplots(1, 3), titles, (a, b, b - a)):
             ax.imshow(x.numpy(), cmap="PuOr_r", vmin=-largest, vmax=largest)
             ax.set_title(title, size=10)

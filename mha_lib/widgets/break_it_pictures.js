@@ -107,7 +107,7 @@ export function threefold(ui, { content, move }) {
     };
     rows.forEach((text, i) => write(text, left - 6, top + (i + 0.5) * high, "right",
       i === cursor[0] ? "bold 12px" : "12px", i === cursor[0] ? colours.accent : colours.text));
-    ["right", "here", "difference"].forEach((title, n) => {
+    ["as it should be", "here", "difference"].forEach((title, n) => {
       const x0 = left + n * (panel + gap);
       write(title, x0, 7, "left", "12px", colours.muted);
       heads.forEach((text, j) => { // upright, as narrow as its column

@@ -18,12 +18,12 @@ const puzzle = (style, mistake) => {
   return { state: { ...begin, sealed: true, mistakes: none.with(opened, mistake), opened } };
 };
 export const visiting = (date) => ({ ...begin, mistakes: none, patient: date, opened: patientOf(date).at });
-export const PUZZLES = () => ({ // named by what is seen, not by what it is
-  "too good": puzzle("FusedMHA", "causal-sees-next"),
-  "as good": puzzle("BatchedMHA", "scale-embed-dim"),
-  mixed: puzzle("BuiltinMHA", "split-by-view"),
-  "off map": puzzle("SplitConcatMHA", "merge-batch-major"),
-  "no trace": puzzle("EinsumMHA", "kv-from-query"),
+export const PUZZLES = () => ({ // named by the symptom, not by its cause
+  "low loss": puzzle("FusedMHA", "causal-sees-next"),
+  "flat map": puzzle("BatchedMHA", "scale-embed-dim"),
+  "odd map": puzzle("BuiltinMHA", "split-by-view"),
+  "map ok": puzzle("SplitConcatMHA", "merge-batch-major"),
+  "no sign": puzzle("EinsumMHA", "kv-from-query"),
   daily: { state: visiting(today()) },
 });
 
@@ -62,15 +62,12 @@ export function quest(ui, known, now) {
   return { patient, answer, secret, sought, solved, tried };
 }
 
-const COUNTS = ["No", "One", "Two", "Three", "Four", "Five", "Six"];
-
 /** What is asked, of what the numbers of the six programs show. */
 export function titleOf(programs, secret, opened) {
   const wrong = programs.filter(({ first }) => first).length;
   if (secret) return "One of six is wrong: what is its mistake?";
-  const is = wrong > 1 ? "are" : "is";
-  if (wrong) return opened.mistake ? `${COUNTS[wrong]} of six programs ${is} wrong: in which line?`
-    : `${COUNTS[wrong]} of six ${is} wrong, not this one: which?`;
-  if (programs.some(({ mistake }) => mistake)) return "No number is wrong: is each line right?";
+  if (opened.first) return `Program ${opened.style.replace("MHA", "")} is wrong: in which line?`;
+  if (wrong && !opened.mistake) return `This program is right: in which line ${wrong > 1 ? "are the others" : "is the other"} wrong?`;
+  if (programs.some(({ mistake }) => mistake)) return "No number is wrong here: is each line right?";
   return "Six programs, one function: which mistake shows?";
 }

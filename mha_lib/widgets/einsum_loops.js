@@ -65,8 +65,12 @@ export function einsum(equation, tensors, shapes) {
   const steps = stride.map((one) => walk(summed, size, one));
   const factors = (i, j) => tensors.map((values, o) => values[kept[o][i] + steps[o][j]]);
   const terms = (i) => steps[0].map((_, j) => product(factors(i, j)));
+  const running = (i) => { // the sum after each step
+    let sum = 0;
+    return terms(i).map((x) => (sum += x));
+  };
   const result = kept[0].map((_, i) => terms(i).reduce((a, b) => a + b, 0));
-  return { kept, steps, factors, terms, result };
+  return { kept, steps, factors, terms, running, result };
 }
 
 /** The number of a cell from the values of its letters, and back. */

@@ -10,11 +10,17 @@ import {
 const TERMS = 12; // products that are shown at once
 const PAUSE = 900; // milliseconds from step to step
 
-/** A tensor as blocks of tables, its cells in memory order; `pick(n)` is called for a click. */
-function grid(letters, shape, values, pick) {
-  const digits = values.every((x) => Math.abs(x - Math.round(x)) < 1e-6) ? 0 : 2;
-  const texts = values.map((x) => fixed(x, digits));
-  const cells = texts.map((text, n) => h("span", { class: "mha-es-cell", "data-n": n }, text));
+const whole = (x) => Math.abs(x - Math.round(x)) < 1e-6;
+
+/**
+ * A tensor as blocks of tables, its cells in memory order; `pick(n)` is called for a click.
+ * `passing`: numbers that a cell may show for a while.
+ */
+function grid(letters, shape, values, pick, passing = []) {
+  const digits = values.every(whole) ? 0 : 2;
+  const text = (x) => fixed(x, whole(x) ? digits : 2);
+  const texts = values.map(text);
+  const cells = texts.map((one, n) => h("span", { class: "mha-es-cell", "data-n": n }, one));
   const [rows, columns] = [shape.at(-2) ?? 1, shape.at(-1) ?? 1];
   const outer = shape.slice(0, -2);
   const head = (text) => h("span", { class: "mha-es-index" }, text);
@@ -39,8 +45,8 @@ function grid(letters, shape, values, pick) {
     if (cell) pick(Number(cell.dataset.n));
   };
   const picture = h("div", { class: "mha-es-tensor", onclick, "aria-hidden": "true" }, bands);
-  picture.style.setProperty("--wide", `${Math.max(...texts.map((text) => text.length))}ch`);
-  return { picture, cells, texts };
+  picture.style.setProperty("--wide", `${Math.max(...texts.concat(passing.map(text)).map((one) => one.length))}ch`);
+  return { picture, cells, texts, text };
 }
 
 /** Where an arrow key leads: blocks side by side are one table, those below go on. */
@@ -66,6 +72,16 @@ function isTurned(equation, operands, names) {
     return `${read.shape} ${einsum(read, values, shapes).result}`;
   });
   return one !== other;
+}
+
+/** The smallest and the largest sums on the way to any cell, whole ones and others. */
+function extremes({ result, running }) {
+  const found = {};
+  result.forEach((_, i) => running(i).forEach((x) => {
+    const [low, high] = (found[whole(x)] ??= [x, x]);
+    if (x < low || x > high) found[whole(x)] = [Math.min(x, low), Math.max(x, high)];
+  }));
+  return Object.values(found).flat();
 }
 
 /** The shapes of the example's operands. */
@@ -95,11 +111,15 @@ export default widget("Einsum steps", (ui) => {
   let drawn = {}; // the operands' grids, by number and letters
   let known = [];
   let marked = [];
+  let growing = null; // the number of the result's cell that shows the sum so far
 
   const names = () => ui.get("operand_names")[ui.get("example")];
   const at = () => Object.fromEntries(Object.entries(now.size).map(([letter, n]) =>
     [letter, Math.max(0, Math.min(n - 1, Math.trunc(ui.get("at")?.[letter]) || 0))]));
   const go = (letters) => ui.set("at", { ...ui.get("at"), ...letters });
+  /** The same at the first step of its sum: what is not after the arrow begins at 0. */
+  const begun = (state, cell = {}) => ({ ...state, at: Object.fromEntries(Object.entries({ ...ui.get("at"), ...cell }).map(([letter, n]) =>
+    [letter, state.equation.split("->")[1]?.includes(letter) ? n : 0])) });
   const step = () => ravel(now.summed, now.size, at());
   const steps = () => now.steps[0].length;
   const goStep = (j) => go(unravel(now.summed, now.size, Math.max(0, Math.min(steps() - 1, j))));
@@ -119,7 +139,7 @@ export default widget("Einsum steps", (ui) => {
   });
   const typed = h("input", {
     id: `${ui.id}-equation`, type: "text", class: "mha-es-typed", size: 18, spellcheck: "false",
-    autocapitalize: "off", autocomplete: "off", oninput: () => ui.set("equation", typed.value),
+    autocapitalize: "off", autocomplete: "off", oninput: () => ui.setAll(begun({ equation: typed.value })),
   });
   const after = []; // what follows the equation once it is read
   const orders = choice({ ...ui, follow: (follower) => after.push(follower), get: () => now && `${now.inputs}->${now.output}` }, {
@@ -155,10 +175,21 @@ export default widget("Einsum steps", (ui) => {
     }
     return turning.to;
   }
+  /** The cell of another example whose sum changes most often. */
+  function liveliest({ example, equation }) {
+    const values = ui.get("operands")[example];
+    const ofAll = values.map(shapeOf);
+    const read_ = parse(equation, ofAll, ui.get("operand_names")[example]);
+    const { result: cells, running } = einsum(read_, values.map((x) => [x].flat(Infinity)), ofAll);
+    const changes = cells.map((_, i) => new Set(running(i)).size);
+    return unravel(read_.output, read_.size, changes.indexOf(Math.max(...changes)));
+  }
   function to(example, equation, same) {
     const [inputs, output] = equation.split("->");
     const order = [...output].reverse().join("");
-    return { order, from: equation, state: { ...(same ? {} : { example }), equation: `${inputs}->${order}` } };
+    const found = { ...(same ? {} : { example }), equation: `${inputs}->${order}` };
+    const title = `${order.length > 2 ? "reverse" : "transpose"}: ${output} → ${order}`;
+    return { title, from: equation, holds: found, cell: same ? {} : liveliest(found) };
   }
 
   // What to try: the example with a letter less, or with its result turned.
@@ -169,12 +200,13 @@ export default widget("Einsum steps", (ui) => {
     const found = {};
     if (/^[a-z]+$/i.test(output)) {
       const last = output.at(-1);
-      found[`drop ${last} after the arrow`] = { state: { equation: `${inputs}->${output.slice(0, -1)}` },
+      const dropped = { equation: `${inputs}->${output.slice(0, -1)}` };
+      found[`sum over ${last}, too`] = { state: begun(dropped), holds: dropped,
         note: `${last} is summed now, too. The sizes still fit, so nothing complains: was it meant?` };
     }
     const turned = turnedResult();
     if (turned) {
-      found[`turn to ${turned.order}`] = { state: turned.state,
+      found[turned.title] = { state: begun(turned.holds, turned.cell), holds: turned.holds,
         note: `Every cell is the same sum as in ${turned.from}; only its place is another.` };
     }
     return found;
@@ -200,6 +232,7 @@ export default widget("Einsum steps", (ui) => {
   });
   const previous = button("previous", () => goStep(step() - 1));
   const next = button("next", () => goStep(step() + 1));
+  next.classList.add("mha-es-next");
 
   /** All that depends on the equation and not on the cell. */
   function build() {
@@ -224,7 +257,8 @@ export default widget("Einsum steps", (ui) => {
       const place = unravel(shapes[o].keys(), shapes[o], n);
       go(Object.fromEntries([...group].map((x, axis) => [x, place[axis]])));
     })));
-    now.grids.push(grid(output, shape, now.result, (n) => go(unravel(output, size, n))));
+    now.grids.push(grid(output, shape, now.result, (n) => go(unravel(output, size, n)), extremes(now)));
+    growing = null;
     const cellCount = now.grids.reduce((sum, one) => sum + one.cells.length, 0);
     tensors.classList.toggle("mha-es-large", cellCount < 40);
     board.classList.toggle("mha-es-four", [...inputs, output].some((group) => group.length > 3));
@@ -289,7 +323,12 @@ export default widget("Einsum steps", (ui) => {
       one.forEach((_, n) => mark(cell(n), state(n, j)));
       mark(cell(j), "now"); // also where an earlier or a later step comes by again
     });
-    mark(now.grids.at(-1).cells[i], "result");
+    const results = now.grids.at(-1);
+    const sofar = now.running(i)[j];
+    if (growing !== null) say(results.cells[growing], results.texts[growing]);
+    growing = i;
+    say(results.cells[i], results.text(sofar));
+    mark(results.cells[i], "result");
 
     const first = Math.max(0, Math.min(steps() - TERMS, j - TERMS / 2));
     [...terms.children].forEach((item, n) => {
@@ -301,7 +340,6 @@ export default widget("Einsum steps", (ui) => {
     const factors = names().map((name, o) => indexed(name, now.inputs[o], now.summed)).join(" · ");
     const sum = now.summed.length ? `Σ over ${joined(now.summed)} of ` : "";
     say(formula, `${result()} = ${sum}${factors} = ${show(now.result[i])}`);
-    const sofar = now.terms(i).slice(0, j + 1).reduce((a, b) => a + b, 0);
     say(line, steps() > 1
       ? `${result()}, step ${j + 1} of ${steps()}: ${written(i, j)}. Sum so far ${show(sofar)}, whole sum ${show(now.result[i])}.`
       : `${result()}: ${written(i, j)}.`);
@@ -367,7 +405,10 @@ export default widget("Einsum steps", (ui) => {
 
   ui.draw(() => { // last: to ask for a place is to lay the page out
     const item = terms.querySelector('[aria-current="step"]');
-    if (item) terms.scrollLeft = item.offsetLeft - terms.clientWidth / 2;
+    if (!item) return;
+    const end = item.offsetLeft + item.offsetWidth; // begin with the one before it, if both are seen whole
+    const from = [item.previousElementSibling, item].find((one) => one && end - one.offsetLeft <= terms.clientWidth);
+    terms.scrollLeft = from === terms.firstElementChild ? 0 : (from ?? item).offsetLeft;
   });
 
   const table = (title, content) => {
@@ -410,6 +451,6 @@ export default widget("Einsum steps", (ui) => {
   );
 }, {
   question: "What does an einsum do for one cell?",
-  lead: "Press next: products add up in the framed cell.",
+  lead: "Press “next” below: the framed sum grows.",
   lesson: ["example", "equation", "at"],
 });

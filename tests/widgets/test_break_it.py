@@ -1,6 +1,7 @@
 """The break-it machine: what a reader sees, does and sends."""
 
 import base64
+import itertools
 import json
 import math
 import re
@@ -19,11 +20,11 @@ from mha_lib.widgets.break_it_catalogue import HOSTED, LEFT_OUT
 from tests.widgets.conftest import DESK, MOST, PHONE, assert_says, number
 
 PUZZLES = {  # each with the line that is wrong
-    "too good": "mask",
-    "as good": "scores",
-    "mixed": "split",
-    "off map": "merge",
-    "no trace": "project",
+    "low loss": "mask",
+    "flat map": "scores",
+    "odd map": "split",
+    "map ok": "merge",
+    "no sign": "project",
 }
 STEPS = "mask project split scores hide weights context merge output".split()  # noqa: SIM905
 PATIENT = "daily"
@@ -96,7 +97,7 @@ def test_every_mistake_can_be_chosen_and_says_what_check_says(live):
     for name in HOSTED:
         text, found, shapes = said[name]
         assert text == f"check says: {MISTAKES[name].message} [{name}]"
-        assert "✗" in found and found[-1] == "✗", name
+        assert found.count("✗") == 1 and found[-1] in "✗≠", name
         assert all(x.endswith(")") for x in shapes), name  # no ✗
     assert said[""][1] == ["✓"] * 9
 
@@ -310,7 +311,7 @@ def test_a_step_shows_its_numbers(live):
 
 def test_self_attention_hides_a_mistake_and_three_inputs_show_it(live):
     opened = live(BreakIt())
-    opened.button("no trace").click()
+    opened.button("no sign").click()
     assert {*values(opened).values()} == {"✓"}
     assert "Switch on three inputs" in opened.text(SAID)
     opened.button("show me").click()
@@ -338,7 +339,7 @@ def test_undo_and_reset(live):
     assert "[no-scale]" in opened.text(SAID)
     opened.button("undo").click()
     assert (code(opened), opened.text(SAID)) == before
-    opened.button("off map").click()
+    opened.button("map ok").click()
     opened.button("undo").click()
     assert (code(opened), opened.text(SAID)) == before
     opened.page.mouse.move(300, 500)  # a cursor is nothing to take back
@@ -365,6 +366,32 @@ def test_a_link_holds_the_state(live):
 # --- puzzles ------------------------------------------------------------------------
 
 
+LEGEND = "✗ the wrong line, below it the right one; from ≠ on the numbers differ."
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_what_only_inherits_wrong_numbers_is_no_second_mistake(live, scheme):
+    opened = live(BreakIt("split-by-view", "BatchedMHA"), color_scheme=scheme)
+    opened.light(scheme)
+    assert marks(opened) == [*"✓✓✗≠≠≠≠≠≠"]
+    assert opened.text(".mha-lead") == LEGEND
+    each = opened.root_element.locator(".mha-line > b")
+    colours = each.evaluate_all("all => all.map(x => getComputedStyle(x).color)")
+    assert len({*colours}) == 3 and len({*colours[3:]}) == 1
+    muted = opened.root_element.locator(".mha-lead").evaluate(
+        "x => getComputedStyle(x).color"
+    )
+    assert colours[-1] == muted
+    words = each.evaluate_all("all => all.map(x => x.ariaLabel)")
+    assert words[1:4] == [
+        "right",
+        "the wrong line",
+        "its numbers differ, because of the wrong line",
+    ]
+    last = BreakIt("no-bias-out", "BatchedMHA")  # nothing comes after it
+    assert "≠" not in live(last).root_element.inner_text()
+
+
 def test_a_puzzle_hides_its_line_until_it_is_found(live):
     opened = live(BreakIt(sealed=True))
     first = opened.root_element.inner_text()
@@ -373,17 +400,17 @@ def test_a_puzzle_hides_its_line_until_it_is_found(live):
     for secret in ("causal-sees-next", "right:", "check says"):
         assert secret not in first
     assert opened.root_element.locator("select").is_hidden()
-    assert "press the line" in opened.text(".mha-lead")
+    assert opened.text(".mha-lead").endswith("Press the line you suspect.")
     line(opened, "weights").click()
     assert opened.text(SAID).startswith("✗ Not “softmax”: that line does")
     line(opened, "scores").click()
     tried = ["–" if x in ("scores", "weights") else "?" for x in STEPS]
     assert marks(opened) == tried
-    assert opened.button("too good").get_attribute("aria-pressed") == "true"
+    assert opened.button("low loss").get_attribute("aria-pressed") == "true"
     line(opened, "mask").press("Enter")
     assert opened.text(SAID).startswith("✓ Found! check says: Query t sees key t + 1")
-    assert marks(opened)[:2] == ["✗", "✓"]
-    assert opened.text(".mha-onward span") == "Below the first ✗: the right line."
+    assert marks(opened) == [*"✗✓✓✓≠≠≠≠≠"]
+    assert opened.text(".mha-onward span") == LEGEND
     opened.button("copy link").click()
     assert "guess" not in opened.page.evaluate("location.hash")
     opened.button("reset").click()
@@ -429,19 +456,72 @@ def test_the_marker_stays_on_the_line_that_was_found(live):
     assert link(opened).get("step", "") == ""
 
 
-ONE_WRONG = "One of six programs is wrong: in which line?"
+ONE_WRONG = "Program {} is wrong: in which line?"
 
 
 def test_the_title_claims_no_more_than_the_numbers_show(live):
     opened = live(BreakIt(sealed=True))
-    assert opened.text(".mha-question") == ONE_WRONG
-    opened.button("no trace").click()
-    assert opened.text(".mha-question") == "No number is wrong: is each line right?"
+    assert opened.text(".mha-question") == ONE_WRONG.format("Fused")
+    opened.button("no sign").click()
+    title = "No number is wrong here: is each line right?"
+    assert opened.text(".mha-question") == title
     assert "Switch on three inputs" in opened.text(".mha-lead")
     opened.control("three inputs").check()
-    assert opened.text(".mha-question") == ONE_WRONG
+    assert opened.text(".mha-question") == ONE_WRONG.format("Einsum")
     opened.button(PATIENT).click()
     assert opened.text(".mha-question").endswith("what is its mistake?")
+
+
+SYMPTOMS = {  # in one line above the code: what loss and map show
+    "low loss": r"Loss 0\.31, not 2\.44; map: the → the 0\.29, not 1\.00\. ",
+    "flat map": r"Loss 2\.45, as it should be; map: milk → drank 0\.72, not 0\.87\. ",
+    "odd map": r"Loss 1\.79, not 2\.44; map: \w+ → \w+ \d\.\d\d, not \d\.\d\d\. ",
+    "map ok": r"Loss \d\.\d\d.*; maps right, output off by \d\.\d\d\. ",
+    "no sign": r"Map, output and loss are right\. ",
+}
+
+
+@pytest.mark.parametrize("screen", MOST)
+def test_the_symptom_stands_above_the_code(live, screen):
+    opened = live(BreakIt(sealed=True), viewport=MOST[screen][0])
+    for name, symptom in SYMPTOMS.items():
+        opened.button(name).click()
+        lead = opened.root_element.locator(".mha-lead")
+        assert re.match(symptom, lead.inner_text()), lead.inner_text()
+        box, code_ = lead.bounding_box(), line(opened, "mask").bounding_box()
+        assert box["y"] + box["height"] < code_["y"] < 844
+        assert box["height"] < 40  # two lines
+
+
+def test_the_symptom_is_the_largest_difference_of_the_maps(live):
+    opened = live(BreakIt("scale-embed-dim", "BatchedMHA", sealed=True))
+    right, here = (_run(x, False)["weights"] for x in ("", "scale-embed-dim"))
+    said = re.search(r"map: (\w+) → (\w+) (.*), not (.*)\. ", opened.text(".mha-lead"))
+    real = [
+        (float((here - right)[b, h, t, s].abs()), b, h, t, s)
+        for b, n in enumerate(LENGTHS)
+        for h, t, s in itertools.product(range(3), range(n), range(n))
+    ]
+    _, b, h, t, s = max(real)
+    found = [f"{float(x[b, h, t, s]):.2f}" for x in (here, right)]
+    assert said.groups() == (WORDS[b][t], WORDS[b][s], *found)
+
+
+def test_the_map_beside_it_is_as_it_should_be(live):
+    opened = live(BreakIt())
+    label = opened.root_element.locator(".mha-map").get_attribute("aria-label")
+    assert ": as it should be, here, and their difference;" in label
+    opened.page.evaluate(
+        """() => { window.written = [];
+            const write = CanvasRenderingContext2D.prototype.fillText;
+            CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) {
+                window.written.push(text); write.call(this, text, ...rest); }; }"""
+    )
+    opened.button("reset").click()
+    tile(opened, "Einsum").click()
+    written = opened.page.evaluate("window.written")
+    assert {"as it should be", "here", "difference"} <= {*written}
+    assert "right" not in written
 
 
 def test_who_presses_a_line_sees_the_answer(live):
@@ -465,8 +545,9 @@ def test_no_curve_leaves_its_panel(live):
 def test_a_right_program_can_be_read_beside_a_puzzle(live):
     opened = live(BreakIt(sealed=True))
     tile(opened, "Batched").click()
-    title = "One of six is wrong, not this one: which?"
+    title = "This program is right: in which line is the other wrong?"
     assert opened.text(".mha-question") == title
+    assert "Open the program with ✗" in opened.text(".mha-lead")
     assert marks(opened) == ["✓"] * 9
     tile(opened, "Fused").click()
     assert marks(opened) == ["?"] * 9
@@ -753,7 +834,7 @@ def test_still_shows_the_worst_map_or_the_output():
         torch.testing.assert_close(
             torch.tensor(difference.images[0].get_array()), found[1] - found[0]
         )
-        assert name in here.get_title()
+        assert right.get_title() == "as it should be" and name in here.get_title()
     assert repr(BreakIt("")) == "BreakIt(six right programs)"
     assert (SIZES["B"], SIZES["T"]) == (len(LENGTHS), len(WORDS[0]))
 

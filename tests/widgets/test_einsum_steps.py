@@ -1,8 +1,10 @@
 """Each equation gives what torch.einsum gives, by every hand, cell by cell."""
 
+import json
 import re
 from functools import partial
 from math import prod
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -36,6 +38,7 @@ EQUATIONS = [
     "ttb->tb",  # the diagonal
     ",t->t",
 ]
+CHAPTER = Path(__file__).parents[2] / "book/06_einsum_sequence_first.ipynb"
 LINE = ".mha-es-sum + output"
 EXAMPLE, ALL, SUM = "example", "All cells as a table", "The sum of this cell"
 
@@ -171,6 +174,39 @@ def test_steps_add_up(live):
     opened.page.keyboard.press("Home")
     assert "step 1 of 5" in opened.text(LINE)
     assert opened.control("step").get_attribute("aria-valuetext") == "d = 0"
+
+
+def test_the_framed_cell_holds_the_sum_so_far_and_the_others_their_results(live):
+    given = random("td,sd->ts")
+    opened = live(EinsumSteps([given]))
+    cell(opened, "result", 6).click()  # t = 1, s = 2
+    expected = torch.einsum(*given).flatten()
+    sums = (given[1][1] * given[2][2]).cumsum(0)
+    for so_far in sums:
+        shown = [number(cell(opened, "result", n).inner_text()) for n in range(12)]
+        wanted = expected.clone()
+        wanted[6] = so_far
+        assert shown == pytest.approx(wanted.tolist(), abs=6e-3)
+        if so_far != sums[-1]:
+            opened.button("next").click()
+    opened.control("step").fill("0")
+    cell(opened, "result", 0).click()  # what is left has its result again
+    assert number(cell(opened, "result", 6).inner_text()) == pytest.approx(
+        float(expected[6]), abs=6e-3
+    )
+
+
+def test_a_sum_on_its_way_fits_its_cell(live):
+    large = torch.tensor([[-1234.5, 1234.5, 1.0]])
+    opened = live(EinsumSteps([("td,td->t", large, torch.ones(1, 3))]))
+    one = cell(opened, "result", 0)
+    assert one.inner_text() == "−1234.50"
+    inside = """x => { const text = document.createRange();
+        text.selectNodeContents(x);
+        return text.getBoundingClientRect().width <= x.clientWidth; }"""
+    assert one.evaluate(inside)
+    opened.control("step").fill("2")
+    assert one.inner_text() == "1"
 
 
 def test_long_sums_show_a_window_that_follows(live):
@@ -451,8 +487,8 @@ def test_what_to_try(live):
     equation, q, k = random("td,sd->ts")
     opened = live(EinsumSteps([(equation, q, k)]))
     for title, tried in [
-        ("drop s after the arrow", "td,sd->t"),
-        ("turn to st", "td,sd->st"),
+        ("sum over s, too", "td,sd->t"),
+        ("transpose: ts → st", "td,sd->st"),
     ]:
         opened.button(title).click()
         assert opened.control("equation").input_value() == tried
@@ -461,6 +497,58 @@ def test_what_to_try(live):
         assert opened.text(".mha-note")
     opened.button("reset").click()
     assert opened.control("equation").input_value() == equation
+
+
+def test_what_is_tried_or_typed_begins_at_its_first_step(live):
+    widget = EinsumSteps([random("td,sd->ts")])
+    widget.at = {"t": 2, "s": 3, "d": 4}
+    opened = live(widget)
+    for title in opened.root_element.locator(".mha-tries button").all_inner_texts():
+        opened.button("reset").click()
+        button = opened.button(title)
+        button.click()
+        said = opened.text(LINE)
+        assert "t=2" in said and ", step 1 of " in said
+        note = opened.text(".mha-note")
+        opened.button("next").click()
+        assert ", step 2 of " in opened.text(LINE)
+        assert button.get_attribute("aria-pressed") == "true"
+        assert opened.text(".mha-note") == note != ""
+    opened.button("reset").click()
+    assert "step 5 of 5" in opened.text(LINE)
+    write(opened, "td,sd->t")
+    assert "result[t=2], step 1 of 20" in opened.text(LINE)
+
+
+@pytest.mark.parametrize("screen", MOST)
+def test_the_product_of_this_step_is_seen_whole(live, screen):
+    opened = live(EinsumSteps([random("tb,sd->t")]), viewport=MOST[screen][0])
+    whole = """x => [...x.querySelectorAll('li')].map(y => {
+        const [a, b] = [y, x].map(z => z.getBoundingClientRect());
+        return a.left >= b.left - 1 && a.right <= b.right + 1; })"""
+    strip = opened.root_element.locator(".mha-es-terms")
+    for _ in range(19):
+        seen = strip.evaluate(whole)
+        now = strip.locator("li").evaluate_all(
+            "all => all.findIndex(x => x.ariaCurrent === 'step')"
+        )
+        assert seen[now]
+        edge = strip.evaluate(
+            "x => [...x.children].some(y => y.getBoundingClientRect().left"
+            " < x.getBoundingClientRect().left - 1 && y.getBoundingClientRect().right"
+            " > x.getBoundingClientRect().left + 1)"
+        )
+        last = strip.evaluate("x => x.scrollLeft + x.clientWidth >= x.scrollWidth - 1")
+        assert not edge or last  # cut off on one side at most
+        opened.button("next").click()
+
+
+def test_the_lead_says_the_word_of_a_button_that_stands_out(live):
+    opened = live(EinsumSteps())
+    (word,) = re.findall("“(.+)”", opened.text(".mha-lead"))
+    width = "x => parseFloat(getComputedStyle(x).borderTopWidth)"
+    frames = [opened.button(x).evaluate(width) for x in (word, "previous")]
+    assert frames[0] > frames[1]
 
 
 def test_letters_outside_their_range_are_held_to_it(live):
@@ -604,11 +692,36 @@ def test_a_turned_result_is_seen_to_be_turned(live):
     """A symmetric table would show nothing: the next example is turned instead."""
     x = torch.tensor([[3, 0], [0, 1], [0, 3]])
     equation, a, b = random("ts,se->te")
+    b[:, 0] = 0  # where the letter e, which ran before, now stands
     opened = live(
         EinsumSteps({"alike": ("te,se->ts", x, x), "mixed": (equation, a, b)})
     )
     before = result(opened)
-    opened.button("turn to et").click()
+    opened.button("transpose: te → et").click()
     assert opened.control("equation").input_value() == "ts,se->et"
     assert "same sum as in ts,se->te;" in opened.text(".mha-note")
+    framed = opened.root_element.locator("[data-state=result]")
+    sums = {framed.inner_text()}  # of a cell whose sum is seen to grow
+    for _ in range(3):
+        opened.button("next").click()
+        sums.add(framed.inner_text())
+    assert len(sums) == 4
     assert not torch.equal(result(opened), before)
+
+
+def test_chapter_begins_with_a_sum_that_grows_with_each_step_to_come(live):
+    """Of its table this is the one cell whose sum does: 0, 1, 5."""
+    cells_ = json.loads(CHAPTER.read_text(encoding="utf-8"))["cells"]
+    sources = ["".join(x["source"]) for x in cells_ if x["cell_type"] == "code"]
+    names = {"torch": torch, "EinsumSteps": EinsumSteps}
+    (given,) = [x for x in sources if "\nx = torch.tensor(" in x]
+    exec(given.split("for ")[0], names)  # noqa: S102 — our own text
+    (made,) = [x for x in sources if "EinsumSteps({" in x]
+    exec(made, names)  # noqa: S102
+    opened = live(names["steps_of_a_sum"])
+    framed = opened.root_element.locator("[data-state=result]")
+    seen = [framed.inner_text()]
+    while opened.button("next").get_attribute("aria-disabled") == "false":
+        opened.button("next").click()
+        seen.append(framed.inner_text())
+    assert seen == ["0", "1", "5"]
