@@ -59,7 +59,9 @@ def conduct(task: str, probes: list[Probe]) -> list[Probe]:
         found = _of_part(task, plain)
     else:
         longest = max(ordinary, key=lambda p: min(p["sizes"]["T"], p["sizes"]["S"]))
-        found = _conduct(task, plain, masked, longest)
+        found = [*_conduct(task, plain, masked, longest)]
+        if task != "split_concat":
+            found += _for_many(task, max(ordinary, key=lambda p: p["sizes"]["T"]))
     return [_copied(probe) for probe in found]
 
 
@@ -137,7 +139,10 @@ def _conduct(task: str, plain: Probe, masked: Probe, longest: Probe) -> Iterator
         yield bare | {"inputs": inputs}
     else:
         yield _changed(_loud(task, masked, True), "large_scores")
-        yield _changed(_loud(task, masked, False), "loud_hidden_keys")
+        loud = _loud(task, masked, False)
+        x = loud["inputs"][[*AXES[task]][0]]
+        exact = torch.finfo(x.dtype).bits > 16  # else rounding would be called a fault
+        yield _changed(loud, "loud_hidden_keys", grad=exact)
         yield from _shapes(task, masked)
 
 
@@ -147,9 +152,11 @@ def _shapes(task: str, masked: Probe) -> Iterator[Probe]:
     # What comes out of a split, or of another order of axes, is no block of memory.
     yield _changed(masked, "strided", strided=[*AXES[task]])
 
-    def probe(name: str, change=lambda x: x, **inputs: Tensor) -> Probe:
-        inputs = {k: change(x) for k, x in (masked["inputs"] | inputs).items()}
-        return _changed(masked, name, as_called=True) | {"inputs": inputs}
+    def probe(
+        name: str, change=lambda x: x, of: Probe = masked, **inputs: Tensor
+    ) -> Probe:
+        inputs = {k: change(x) for k, x in (of["inputs"] | inputs).items()}
+        return _changed(of, name, as_called=True) | {"inputs": inputs}
 
     if task == "attention":
         each = range(masked["sizes"]["H"])  # other queries in each head
@@ -159,13 +166,26 @@ def _shapes(task: str, masked: Probe) -> Iterator[Probe]:
         yield probe("leading_axes", lambda x: torch.stack([x, x.flip(0)]))
         for other in mask[0, 0], mask[:1, :1], mask[:, :1, :1], mask:
             yield probe("mask_broadcasts", mask=other)
+        n = min(masked["sizes"][x] for x in "BH")  # B = H: (H, T, S), not (B, T, S)
+        alike = _cut(task, masked, B=n, H=n)
+        yield probe("mask_broadcasts", of=alike, mask=mask[0, :n])
     elif task == "mha":
         yield probe("mask_for_all", mask=mask[0])
+        n = min(masked["sizes"][x] for x in "BT")  # B = T: (T, S), not (B, S)
+        alike = _cut(task, masked, B=n, T=n)
+        yield probe("mask_for_all", of=alike, mask=mask[0, :n])
         yield probe("mask_broadcasts", mask=mask[:1])
         yield probe("mask_broadcasts", mask=mask[:, :1])
     else:
         yield probe("mask_broadcasts", mask=mask[..., :1])
         yield probe("mask_broadcasts", mask=mask[:1])
+
+
+def _for_many(task: str, far: Probe) -> Iterator[Probe]:
+    """One row of a mask for all of many queries."""
+    queries = AXES[task]["mask"].index("T")
+    inputs = far["inputs"] | {"mask": far["inputs"]["mask"].narrow(queries, 0, 1)}
+    yield _changed(far, "mask_broadcasts", as_called=True) | {"inputs": inputs}
 
 
 def _loud(task: str, masked: Probe, everywhere: bool) -> Probe:

@@ -39,9 +39,10 @@ def three_loops(q, k, v, mask=None):
     for b in range(B):
         for h in range(H):
             for t in range(T):
-                powers = ((q[b, h, t] * k[b, h]).sum(-1) / math.sqrt(D)).exp()
+                scores = (q[b, h, t] * k[b, h]).sum(-1) / math.sqrt(D)
                 if mask is not None:
-                    powers = powers.masked_fill(mask[b, 0, t] == 0, 0)
+                    scores = scores.masked_fill(mask[b, 0, t] == 0, -math.inf)
+                powers = scores.exp()
                 context[b, h, t] = (powers[:, None] * v[b, h]).sum(0) / powers.sum()
     return context
 

@@ -293,6 +293,7 @@ AGREE = {  # which sizes may be equal, by the name of the probe
     "T = H": {"TH"},
     "T = D": {"TD"},
     "B = H": {"BH", "TS"},
+    "B = T = S": {"BH", "BT", "BS", "TS", "TH", "SH"},
     "B = S": {"BS"},
     "B = T": {"BT", "TS", "BS"},
     "any square": {"TS"},
@@ -351,8 +352,10 @@ def test_lengths_are_of_short_and_of_full_sequences():
     for _ in range(50):
         found = draw.lengths(4, 7, least=2).tolist()
         assert found[-1] == 7 and min(found) <= 3 and min(found) >= 2
-        assert max(draw.lengths(4, 7, full=None).tolist()) < 7
+        assert max(draw.lengths(4, 7, full=()).tolist()) < 7
         assert draw.lengths(1, 7).item() <= 3
+        ends = draw.lengths(4, 7, full=(0, -1)).tolist()
+        assert ends[0] == ends[-1] == 7 > min(ends)
         left = draw.real(2, 6, left=True)
         assert left[:, -1].all() and not left[0, 0]
 
@@ -366,4 +369,5 @@ def test_tables_and_masks_hide_something_and_show_something():
         assert (
             masks["holes"][..., 0].all() and not masks["holes"].flatten(1).all(1).any()
         )
-        assert (~masks["empty"].any(-1)).any(1).tolist() == [True, False, True]
+        assert (~masks["empty"].any(-1)).any(1).tolist() == [False, True, True]
+        assert masks["padding"][0].all() and not masks["padding"].all()

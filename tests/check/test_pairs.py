@@ -114,10 +114,17 @@ LAYER_SOMETIMES = [
     *((both(name, *REPEATED), NAN) for name in ("log-softmax", "no-softmax")),
     (both("batch-axis-as-heads", "mask-inverted", "zero-scores-hidden"), NAN),
 ]
+ONCE = "under the other mistake a mask fits one probe alone, where B = T = S"
+OF_ONE = ("mask-of-first-sequence", "mask-of-last-query")
 SOMETIMES = {
     "attention": [],
     "mha": LAYER_SOMETIMES,
-    "mha_sequence_first": LAYER_SOMETIMES,
+    "mha_sequence_first": [
+        *LAYER_SOMETIMES,
+        *((both(x, *OF_ONE), ONCE) for x in ("layout-exchanged", "split-axis-left")),
+        (both("layout-exchanged", *REPEATED), ONCE),
+        (both("split-axis-left", *REPEATED, "layout-exchanged"), ONCE),
+    ],
     "split_concat": [
         *(
             (both(name, "causal-blocks-diagonal", "causal-only-diagonal"), NAN)

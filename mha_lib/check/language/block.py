@@ -83,8 +83,9 @@ def draw(generator: torch.Generator) -> dict[str, dict]:
         "tiny numbers": case(False, scale=3e-3),
         "large numbers": case(False, scale=20.0),
         "its own attention": case(True),
-        "long texts": case(True, far=64, many=4),
+        "long texts": case(True, far=256, many=4),
         "another call before": case(False, asked="again"),
+        "as who writes": case(False, asked="writing"),
         "its gradients": case(False, asked="gradients"),
         "its heads": case(True, asked="heads"),
     }
@@ -94,7 +95,7 @@ def call(Block, x, mask, H, own, seed, asked):
     """Numbers of ours in its parts, whatever order they were made in.
 
     Beside the output, ``asked`` are its gradients, its heads and whether their number
-    matters, or a second call.
+    matters, a second call, or the output in evaluation mode.
     """
     import zlib
 
@@ -123,6 +124,9 @@ def call(Block, x, mask, H, own, seed, asked):
         numbers.data = torch.full_like(numbers, 0.05 * (numbers.dim() > 1))
     if asked == "again":
         block(x.flip(0), mask.flip(0, 1))
+    if asked == "writing":
+        with torch.no_grad():
+            return block.eval()(x, mask)
     if asked == "heads":  # as many as the map that its attention returns has, if any
         heads = []
 

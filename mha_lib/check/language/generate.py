@@ -111,6 +111,7 @@ def draw(generator: torch.Generator) -> dict[str, dict]:
     return {
         "texts": sure(99, B=sized(5, 9), more=30, far=30),
         "texts longer than the context": sure(sized(2, 4), more=6),
+        "a context of one": sure(1, more=3),
         "every word occurs": {**sure(99, B=1), "new": 17, "kind": "counts"},
         "a close call": {**sure(99), "new": 19, "kind": "close", "options": [1e-3]},
         "modes and gradients": {**sure(99), "kind": "modes"},
@@ -120,6 +121,7 @@ def draw(generator: torch.Generator) -> dict[str, dict]:
         "a high temperature": shares(5.0),
         "top-k": shares(1.0, 3),
         "top-k at a temperature": shares(2.0, 2, new=3),
+        "top-k of many words": shares(1.0, 12, many=True),
         "the likeliest alone": shares(1.0, 1),
         "two texts": {**shares(), "kind": "twice"},
     }

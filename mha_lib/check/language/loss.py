@@ -40,7 +40,9 @@ def draw(generator: torch.Generator) -> dict[str, dict]:
     def case(
         B: int, scale: float = 2.0, padding: int = -1, far: bool = False, **more: object
     ) -> dict:
-        T, W = (sized(66, 81), sized(520, 600)) if far else (sized(5, 9), sized(11, 17))
+        T, W = (
+            (sized(258, 274), sized(520, 600)) if far else (sized(5, 9), sized(11, 17))
+        )
         logits = scale * torch.randn(B, T, W, generator=generator)
         tokens = torch.randint(1, W, (B, T + 1), generator=generator)
         if far:  # no token is padding, and 0 is one like others
@@ -55,7 +57,7 @@ def draw(generator: torch.Generator) -> dict[str, dict]:
             tokens[tokens == padding] = padding + 1
             for b in range(B):  # one row ends sooner than the next
                 tokens[b, 2 + b % 3 :] = padding
-            tokens[2, :4:2] = padding  # and it may stand anywhere
+            tokens[2 % B, :4:2] = padding  # and it may stand anywhere
             if more.pop("alone", False):
                 tokens[sized(0, B), 1:] = padding
         rest = {"gradient": False, "told": True} | more
@@ -63,11 +65,11 @@ def draw(generator: torch.Generator) -> dict[str, dict]:
 
     return {
         "no padding": case(3),
-        "padding": case(sized(5, 9), padding=sized(3, 9)),
+        "padding": case(sized(65, 71), padding=sized(3, 9)),
         "padding left out": case(4, padding=0, told=False),
         "large logits": case(2, scale=300.0),
         "a model that is sure": case(2, padding=0, sure=True),
-        "one sequence": case(1),
+        "one sequence": case(1, padding=sized(3, 9)),
         "a row of padding alone": case(4, padding=sized(3, 9), alone=True),
         "long texts of many words": case(sized(5, 7), far=True),
         "its gradient": case(3, padding=sized(3, 9), gradient=True),

@@ -83,7 +83,7 @@ def draw(generator: torch.Generator) -> dict[str, dict]:
 
     def case(part: float, asked: str = "", far: int = 0, many: int = 0) -> dict:
         B, H, D, L = (torch.randint(2, 5, (4,), generator=generator)).tolist()
-        B += many
+        B, L = B + many, L + many
         more = torch.randint(0, 4, (3,), generator=generator).tolist()
         W, context, E = 23 + 4 * far + more[0], 13 + far + more[1], H * (D + 2)
         T = max(1, int(part * context))

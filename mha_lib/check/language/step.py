@@ -87,7 +87,7 @@ def draw(generator: torch.Generator) -> dict[str, dict]:
 
     def case(kind: str, clip: float, many: int = 0) -> dict:
         B, T, more, steps = torch.randint(3, 7, (4,), generator=generator).tolist()
-        B, T, W = B + many, T + 2 * many, 7 + more
+        B, T, W = B + 8 * many, T + 2 * many, 7 + more
         tables = 2 * torch.randn(2, W, W, generator=generator)
         tokens = torch.randint(W, (steps, B, T + 1 + (B == T + 1)), generator=generator)
         first = int(torch.randint(2, 90, (), generator=generator))
@@ -126,14 +126,24 @@ def call(training_step, tables, tokens, first, kind, clip, loud, peak):
             super().__init__()
             self.some = torch.nn.Parameter(tables[0].clone())
             self.others = torch.nn.Parameter(0.3 * tables[1])
+            self.bias = torch.nn.Parameter(0.1 * tables[0, 0])
+            self.slope = torch.nn.Parameter(0.1 * tables[1, 0])
             self.part = Part()
 
         def forward(self, tokens):
+            if tokens.shape[1] > context:
+                raise IndexError(
+                    f"the model reads {context} tokens at most; got {tokens.shape[1]}"
+                )
             hot = torch.nn.functional.one_hot(tokens, len(self.some)).float()
-            return loud * (self.part(hot @ self.some) + self.others[tokens].tanh())
+            places = torch.linspace(0, 1, context)[: tokens.shape[1], None]
+            votes = self.part(hot @ self.some) + self.others[tokens].tanh()
+            return loud * (votes + self.bias + self.slope * places)
 
-    model = Model()
-    groups = [{"params": [x], "lr": 0.05} for x in model.parameters()]
+    model, context = Model(), tokens.shape[-1] - 1
+    first_numbers = [x.detach().clone() for x in model.parameters()]
+    parts = [model.some, model.bias], [model.others], [model.slope]
+    groups = [{"params": one, "lr": 0.05} for one in parts]
     known = {"AdamW": torch.optim.AdamW}
     optimizer = known.get(kind, torch.optim.SGD)(groups, lr=0.05)
     if kind == "stale":
@@ -141,6 +151,8 @@ def call(training_step, tables, tokens, first, kind, clip, loud, peak):
             x.grad = torch.full_like(x, 0.2)
 
     def rate_of(step):
+        if kind == "slow" and step == first + 1:  # as where a warm-up begins
+            return 0.0
         return peak / (step - first + 2)
 
     losses, graphs, rates, modes = [], [], [], []
@@ -153,10 +165,10 @@ def call(training_step, tables, tokens, first, kind, clip, loud, peak):
         modes.append(float(n == 0 or model.training))
     moved = [
         (x.detach() - old).flatten()
-        for x, old in zip(model.parameters(), (tables[0], 0.3 * tables[1]))
+        for x, old in zip(model.parameters(), first_numbers)
     ]
     seen = torch.tensor(losses + graphs + modes)
-    return torch.cat([seen, torch.tensor(rates).log(), *moved])
+    return torch.cat([seen, torch.tensor(rates).clamp(min=1e-12).log(), *moved])
 
 
 # --- wrong ----------------------------------------------------------------------------
@@ -281,8 +293,8 @@ MISTAKES = {
     ),
     "left-in-eval-mode": (
         _way("rate", "zero", "loss", "backward", "clip", "step"),
-        "The model is left in evaluation mode, as a validation before had put it: "
-        "model.train() is missing, so no dropout acts.",
+        "The loss is computed in evaluation mode, as a validation before had left the "
+        "model: model.train() is missing or comes too late, so no dropout acts.",
     ),
     "graph-kept": (
         _way(graph=True),

@@ -6,7 +6,10 @@ from math import isqrt
 import torch
 from torch import Tensor
 
-__all__ = ["ENDLESS", "ENDLESS_KEYS", "FAR", "LONG", "MANY", "Draw", "Probe", "probe"]
+__all__ = [
+    *("BYTES", "ENDLESS", "ENDLESS_KEYS", "FAR", "LONG", "MANY"),
+    *("Draw", "Probe", "probe"),
+]
 
 Probe = dict
 EVEN, ODD = (2, 4), (3, 5)  # heads, taken in turn
@@ -16,6 +19,7 @@ WIDE = ((2, 32), (4, 16))  # H and D of 64 features, a width that is in use
 # Longer than the tables that people make once; and who makes a square of it and cuts
 # it, which is right, still has the memory.
 ENDLESS, ENDLESS_KEYS = range(4097, 4113), range(4113, 4129)
+BYTES = range(513, 529)  # of two axes: a byte and bfloat16 count to 256, not to this
 FAR = range(1025, 1041)  # of one axis, where the other one is short
 
 
@@ -103,24 +107,26 @@ class Draw:
         flat[self.pick(range(len(flat)), [int(flat.byte().argmax())])] = False
         return found
 
-    def lengths(self, B: int, S: int, least: int = 1, full: int | None = -1) -> Tensor:
+    def lengths(
+        self, B: int, S: int, least: int = 1, full: tuple[int, ...] = (-1,)
+    ) -> Tensor:
         """Real tokens of B sequences.
 
         Args:
             B: sequences; one of them is short, so they are not all alike.
             S: tokens, with the padding.
             least: the fewest that are real.
-            full: the sequence without padding; None where all are padded.
+            full: the sequences without padding; of so many, one has to be left.
         """
         found = [self.pick(range(least, S)) for _ in range(B)]
-        full = full if B > 1 else None
-        free = [b for b in range(B) if full is None or b != full % B]
+        full = full if len(full) < B else ()
+        free = [b for b in range(B) if b not in {b % B for b in full}]
         found[self.pick(free)] = self.pick(range(least, max(least, S // 2) + 1))
-        if full is not None:
-            found[full] = S
+        for b in full:
+            found[b] = S
         return torch.tensor(found)
 
-    def real(self, B: int, S: int, left: bool = False, **given: int | None) -> Tensor:
+    def real(self, B: int, S: int, left: bool = False, **given: object) -> Tensor:
         """(B, S), True for a token and False for padding, on the right or the left."""
         real = torch.arange(S) < self.lengths(B, S, **given)[:, None]
         return real.flip(1) if left else real
@@ -138,12 +144,13 @@ class Draw:
         if S > 1:
             for row in holes:  # each sequence hides something
                 row[self.pick(range(min(1, T - 1), T)), self.pick(range(1, S))] = False
-            padding, left = self.real(B, S), self.real(B, S, left=True)
+            ends = (0, -1)[B < 3 :]  # who looks at one of them alone sees no padding
+            padding, left = self.real(B, S, full=ends), self.real(B, S, left=True)
             found["padding"] = padding[:, None].expand(B, T, S)
             found["left padding"] = left[:, None].expand(B, T, S)
             found["empty"] = causal & found["padding"]
-            for b in (0, -1):  # one query of two sequences sees nothing
-                found["empty"][b, self.pick(range(T))] = False
+            for b in (1 if B > 2 else 0, -1):  # one query of two sequences
+                found["empty"][b, self.pick(range(T))] = False  # the first is causal
         if T in LONG:  # the last query sees all, or of one sequence the first
             holes[:, -1] = True
         elif B == 1 and T > 1:

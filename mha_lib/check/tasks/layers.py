@@ -12,13 +12,13 @@ __all__ = ["attention", "mha", "split_concat"]
 FEW = {"H": range(2, 4), "D": range(3, 6), "T": range(3, 7)}  # for the first look
 MANY_WIDE = {"B": MANY, "D": range(9, 13)}
 FEW_LONG = {"B": range(2, 5), "H": range(2, 4), "T": LONG, "S": LONG}  # for loops
-MANY_HEADS = {"B": range(5, 7), "H": range(13, 15), "D": range(10, 12)}
+MANY_HEADS = {"B": range(5, 7), "H": range(17, 19), "D": range(10, 12)}
 TEXTS = MANY_HEADS | {"T": range(17, 22), "S": range(17, 22)}
 SHORT = {"B": 1, "H": range(2, 4), "D": range(2, 5)}
 MANY_KEYS = SHORT | {"T": range(2, 5), "S": FAR}
 MANY_QUERIES = SHORT | {"T": FAR, "S": range(5, 9)}
 ONE_QUERY = SHORT | {"B": LONG, "T": 1, "S": range(3, 7)}
-WIDE_HEAD = range(33, 41)
+WIDE_HEAD = range(65, 73)
 
 MAP = range(9, 14)  # features that can hold two maps of four keys, side by side
 
@@ -37,8 +37,13 @@ def _ordinary(one: Callable[..., Probe], draw: Draw) -> list[Probe]:
         one("one query", "holes", draw.sizes(**ONE_QUERY)),
         one("one key", sizes=draw.sizes(S=1)),
         one("one sequence", "holes", draw.sizes(B=1, H=MANY)),
-        one("64 features", "holes", draw.wide()),
+        one("64 features", "causal", draw.wide()),
     ]
+
+
+def _alike(sizes: dict[str, int]) -> dict[str, int]:
+    """T and S are B, too: no shape tells which axis is which."""
+    return sizes | dict.fromkeys("TS", sizes["B"])
 
 
 def _cast(one: Callable[..., Probe]) -> list[Probe]:
@@ -63,6 +68,8 @@ def attention(draw: Draw) -> list[Probe]:
             "k": draw.normal(B, H, S, D, scale=1.2),
             "v": draw.normal(B, H, S, V),
         }
+        if name == "one query":  # scores so near to 0 that a fill must not be
+            inputs["q"] *= 0.01
         if mask is not None:
             inputs["mask"] = draw.masks(s)[mask][:, None]
             key = inputs["k"][..., _seen(mask), :]  # its score, allowed, is exactly 0
@@ -96,9 +103,10 @@ def attention(draw: Draw) -> list[Probe]:
         *_cast(one),
         low(),
         one("all seen", "open"),
+        one("B = T = S", "holes", _alike(draw.sizes("BH", "TS"))),
         one("many sequences", sizes=draw.sizes(**MANY_WIDE, T=range(17, 25))),
         one("many texts", "holes", draw.sizes(**TEXTS)),
-        one("many keys", sizes=draw.sizes(**MANY_KEYS)),
+        one("many keys", "left padding", draw.sizes(**MANY_KEYS)),
         one("many queries", "holes", draw.sizes(**MANY_QUERIES)),
         one("long", "holes", draw.sizes(**FEW_LONG)),
     ]
@@ -173,9 +181,10 @@ def mha(draw: Draw, sequence_first: bool = False) -> list[Probe]:
     probes += [
         low(),
         one("all seen", "open"),
+        one("B = T = S", "holes", _alike(draw.sizes("BH", "TS"))),
         one("many sequences", sizes=draw.sizes("TS", **MANY_WIDE, S=range(17, 25))),
         one("many texts", "holes", draw.sizes(**TEXTS)),
-        one("many keys", sizes=draw.sizes(**MANY_KEYS)),
+        one("many keys", "left padding", draw.sizes(**MANY_KEYS)),
         one("many queries", "holes", draw.sizes(**MANY_QUERIES)),
         one("long", "holes", draw.sizes(**FEW_LONG)),
     ]
@@ -237,5 +246,5 @@ def split_concat(draw: Draw) -> list[Probe]:
     ]
 
 
-RIGHT: dict[str, int] = {"full": -1}
-LEFT: dict[str, int] = {"left": True, "full": 0}
+RIGHT: dict[str, object] = {"full": (-1,)}
+LEFT: dict[str, object] = {"left": True, "full": (0,)}

@@ -3,6 +3,7 @@
 import torch
 
 from mha_lib.check.tasks.draw import (
+    BYTES,
     ENDLESS,
     ENDLESS_KEYS,
     LONG,
@@ -40,7 +41,7 @@ def heads(draw: Draw, merge: bool) -> list[Probe]:
         one("one feature", draw.sizes(H=1, D=1)),
         one("many sequences", draw.sizes(B=LONG)),
         one("64 features", draw.wide()),
-        one("long", draw.sizes(T=LONG, H=range(17, 25))),
+        one("long", draw.sizes(T=BYTES, H=range(17, 25))),
     ]
 
 
@@ -63,8 +64,8 @@ def causal_mask(draw: Draw) -> list[Probe]:
         one("T > S", few | {"T": few["S"], "S": few["T"]}),  # as many places
         one("one query", draw.sizes(T=1)),
         one("one key", draw.sizes(S=1)),
-        one("long", ordered("T", T=LONG, S=LONG)),
-        one("long with T > S", ordered("S", T=LONG, S=LONG)),
+        one("long", ordered("T", T=BYTES, S=BYTES)),
+        one("long with T > S", ordered("S", T=BYTES, S=BYTES)),
         # More keys than queries ever: a table that grows with T does not grow here.
         one("endless", ordered("T", T=range(17, 25), S=ENDLESS_KEYS)),
         one("endless with T > S", ordered("S", T=ENDLESS, S=range(17, 25))),
@@ -83,14 +84,14 @@ def padding_mask(draw: Draw) -> list[Probe]:
         return probe(name, sizes, {"lengths": lengths, "S": sizes["S"]})
 
     return [
-        one("plain", draw.sizes(), full=draw.pick((0, -1))),
+        one("plain", draw.sizes(), full=(draw.pick((0, -1)),)),
         one("B = S", draw.sizes("BS")),
-        one("none full", draw.sizes(), full=None),
+        one("none full", draw.sizes(), full=()),
         one("empty", draw.sizes()),
         one("one sequence", draw.sizes(B=1)),
         one("one key", draw.sizes(S=1), least=0),
-        one("many sequences", draw.sizes(B=LONG), full=draw.pick((0, -1))),
-        one("long", draw.sizes(B=MANY, S=ENDLESS), full=None),
+        one("many sequences", draw.sizes(B=LONG), full=(draw.pick((0, -1)),)),
+        one("long", draw.sizes(B=MANY, S=ENDLESS), full=()),
     ]
 
 
@@ -105,6 +106,8 @@ def combine_masks(draw: Draw) -> list[Probe]:
     def any_tables(name, sizes):
         B, T, S = (sizes[x] for x in "BTS")
         inputs = {"causal": draw.table(T, S), "padding": draw.table(B, 1, S)}
+        if name == "no padding":
+            inputs["padding"][:] = True
         return probe(name, sizes, inputs)
 
     return [
@@ -116,5 +119,6 @@ def combine_masks(draw: Draw) -> list[Probe]:
         any_tables("one query", draw.sizes(T=1)),
         any_tables("one key", draw.sizes(S=1)),
         any_tables("one sequence", draw.sizes(B=1)),
-        any_tables("long", draw.sizes(T=LONG, S=LONG)),
+        any_tables("no padding", draw.sizes()),
+        any_tables("long", draw.sizes(T=LONG, S=BYTES)),
     ]
