@@ -144,12 +144,11 @@ def what_is_folded(cell: nodes.container, used: list[str]) -> str:
         return "Set-up"
     if any(VIEW in x.astext() for x in cell.findall(nodes.raw)):
         return "How this widget is made"
-    if code.startswith("# Stored results"):
-        return "Stored results"
     if any(part.next_node(nodes.image) for part in shown):
         return "How this picture is drawn"
     if shown:
-        return "How this is computed"
+        stored = code.startswith("# Stored results")
+        return "Stored results" if stored else "How this is computed"
     if code.startswith("# The data"):
         return "The data"
     checks = "assert" in code
