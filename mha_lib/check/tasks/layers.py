@@ -18,6 +18,7 @@ SHORT = {"B": 1, "H": range(2, 4), "D": range(2, 5)}
 MANY_KEYS = SHORT | {"T": range(2, 5), "S": FAR}
 MANY_QUERIES = SHORT | {"T": FAR, "S": range(5, 9)}
 ONE_QUERY = SHORT | {"B": LONG, "T": 1, "S": range(3, 7)}
+CUBE = range(3, 6)  # a table of 2 × 2 × 2 is often its own transpose
 WIDE_HEAD = range(65, 73)
 
 MAP = range(9, 14)  # features that can hold two maps of four keys, side by side
@@ -98,12 +99,12 @@ def attention(draw: Draw) -> list[Probe]:
         *_ordinary(one, draw),
         one("one head", "holes", draw.sizes(H=1, D=WIDE_HEAD)),
         one("D = 1", sizes=draw.sizes(D=1) | {"V": 1}),
-        one("empty row", "empty"),
+        one("empty row", "empty", draw.sizes(B=range(3, 6))),
         reveal(),
         *_cast(one),
         low(),
         one("all seen", "open"),
-        one("B = T = S", "holes", _alike(draw.sizes("BH", "TS"))),
+        one("B = T = S", "holes", _alike(draw.sizes("BH", "TS", H=CUBE))),
         one("many sequences", sizes=draw.sizes(**MANY_WIDE, T=range(17, 25))),
         one("many texts", "holes", draw.sizes(**TEXTS)),
         one("many keys", "left padding", draw.sizes(**MANY_KEYS)),
@@ -170,7 +171,7 @@ def mha(draw: Draw, sequence_first: bool = False) -> list[Probe]:
 
     probes = [
         *_ordinary(one, draw),
-        one("empty row", "empty"),
+        one("empty row", "empty", draw.sizes(B=range(3, 6))),
         *_cast(one),
     ]
     if not draw.fixed:
@@ -181,7 +182,7 @@ def mha(draw: Draw, sequence_first: bool = False) -> list[Probe]:
     probes += [
         low(),
         one("all seen", "open"),
-        one("B = T = S", "holes", _alike(draw.sizes("BH", "TS"))),
+        one("B = T = S", "holes", _alike(draw.sizes("BH", "TS", H=CUBE))),
         one("many sequences", sizes=draw.sizes("TS", **MANY_WIDE, S=range(17, 25))),
         one("many texts", "holes", draw.sizes(**TEXTS)),
         one("many keys", "left padding", draw.sizes(**MANY_KEYS)),

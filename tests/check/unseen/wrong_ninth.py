@@ -364,9 +364,3 @@ def a_window_of_one_grows(model, tokens, new, context, temperature=1.0, top_k=No
 @wrong("generate")
 def ten_best_at_most(model, tokens, new, context, temperature=1.0, top_k=None):
     return written(model, tokens, new, context, temperature, top_k and min(top_k, 10))
-
-
-# Called right with these seeds. The mask with a causal first sequence and others unlike
-# it has three sequences or more, and 5 and 7 draw two; 6 draws a mask of 2 × 2 × 2 that
-# is the same when turned.
-MISSED = {(FirstIsCausal, 5), (FirstIsCausal, 7), (TurnsASquare, 6)}
