@@ -291,7 +291,7 @@ export default widget("Break it", (ui) => {
       ? `Loss ${value}, as it should be` : `Loss ${value}, not ${healthy.toFixed(2)}`;
     if (!differs.weights) return `${lost}; maps right, output off by ${differs.output.toFixed(2)}`;
     const { at, columns, words, here, right } = farthest("weights");
-    return `${lost}; map: ${words[Math.floor(at / columns)]} → ${words[at % columns]} ${fixed(here[at], 2)}, not ${fixed(right[at], 2)}`;
+    return `${lost}; “${words[Math.floor(at / columns)]}” gives “${words[at % columns]}” ${fixed(here[at], 2)}, not ${fixed(right[at], 2)}`;
   };
   const loss = lossPicture(ui, () => ({
     right: losses.right[0], here: losses.curves[now().mistake] ?? null,

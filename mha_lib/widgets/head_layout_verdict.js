@@ -111,7 +111,7 @@ export function judge(state, sizes) {
         `${told(bad)}${order}. ${what} are mixed. torch raises no error: the shape fits.`);
     }
     return verdict("✗", "heads own other features",
-      `${told(bad)}${order}. No token is mixed, but weights of other code do not fit these heads.`);
+      `${told(bad)}${order}. No token is mixed, but a model trained with the usual split fails here.`);
   }
   if (heads) {
     return verdict("✓", "ready for attention",
