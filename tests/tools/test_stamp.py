@@ -32,7 +32,8 @@ def test_a_new_repository_reaches_every_file(path):
 )
 def test_every_set_up_cell_installs_from_the_repository(path):
     text = path.read_text(encoding="utf-8")
-    extras = {"widgets"} | ({"model"} if "load_kept" in text else set())
+    files = {"model": "load_kept", "published": "load_published"}
+    extras = {"widgets"} | {extra for extra, name in files.items() if name in text}
     needed = f"mha_lib[{','.join(sorted(extras))}] @ "
     assert needed + stamp.install(*book.repository()) in text
 
