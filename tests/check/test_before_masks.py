@@ -61,7 +61,7 @@ class Empty(Layer):
 @pytest.mark.parametrize("submission", [right, Layer, BatchedMHA])
 def test_what_is_right_without_a_mask_is_right(submission):
     assert repr(check(submission, mask=False)).startswith("Right: ")
-    assert repr(check(submission, mask=False)).endswith(", without a mask.")
+    assert repr(check(submission, mask=False)).endswith(" (no mask).")
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_what_is_right_without_a_mask_is_right(submission):
 def test_what_is_wrong_has_its_name_and_no_word_of_a_mask(submission, name):
     report = check(submission, mask=False)
     assert report.diagnosis.mistakes == [name]
-    assert "mask" not in repr(report).replace(", without a mask", "")
+    assert "mask" not in repr(report).replace(" (no mask)", "")
 
 
 def test_what_is_not_written_yet_is_told_what_it_will_be_given():

@@ -68,7 +68,7 @@ class Task:
         """
         if not self.unmasked:
             raise ValueError(f"mask=False is for attention and mha; got {self.name}")
-        title = f"{self.title}, without a mask"
+        title = f"{self.title} (no mask)"
         return replace(self, title=title, signature=self.unmasked, masks=False)
 
     def probes(
