@@ -9,11 +9,11 @@ PHRASES = {  # page and anchor, as in an address: what is typed
         "query key value explained",
         "what are q k v",
     ),
-    "book/02_heads_in_a_loop#what-do-h-heads-cost": (
+    "book/deeper/02_heads_put_to_the_test#what-do-h-heads-cost": (
         "how many heads",
         "number of heads",
     ),
-    "book/02_heads_in_a_loop#what-the-output-projection-does": (
+    "book/deeper/02_heads_put_to_the_test#what-the-output-projection-does": (
         "out_proj do",
         "output projection for",
     ),
