@@ -13,7 +13,7 @@ PHRASES = {  # page and anchor, as in an address: what is typed
         "how many heads",
         "number of heads",
     ),
-    "book/deeper/02_heads_put_to_the_test#what-the-output-projection-does": (
+    "book/02_heads_in_a_loop#what-the-output-projection-does": (
         "out_proj do",
         "output projection for",
     ),
