@@ -14,8 +14,7 @@ VERSIONS = (
     ("book/08_tensorflow_style", "SplitConcatMHA", "(H·B, T, D)"),
 )
 CAPTION = (
-    "One layer in six versions, and how each holds its heads: "
-    "B sentences of T words, H heads of D numbers, E = H·D."
+    "One layer, six times: B texts of T words, H heads of D numbers, E = H·D"
 )
 COMPARED = "book/09_they_all_agree"  # none of them is the page's own
 
