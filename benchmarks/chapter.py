@@ -1,4 +1,4 @@
-"""Put the stored numbers into chapters 3 and 10 and their pages, and execute them.
+"""Put the stored numbers into chapter 10 and the pages of 3 and 10, and execute them.
 
     python -m benchmarks.chapter       # after python -m benchmarks; commit all files
 
@@ -53,7 +53,7 @@ PAGES = (LOOP, WEIGHTS, "BatchedMHA", TORCH, TORCH_MEAN)
 SHARES = (FLOOR.name, LOOP, "BatchedMHA", EINSUM)
 TRAINED = (NO_WEIGHTS, TORCH, LOOP, WEIGHTS, TORCH_MEAN, "BatchedMHA")
 
-OF_CHAPTER_3 = ("PerHeadMHA", "BatchedMHA")
+OF_TWO = ("PerHeadMHA", "BatchedMHA")
 
 Rows = dict[str, Iterable[float | None]]
 
@@ -62,7 +62,7 @@ def loop(content: dict) -> Iterator[str]:
     """The layer with a loop and without, at the shortest and at the longest length."""
     _, (small, *_, large) = zip(*views.rows_by_size(content).items())
     yield "# time / time of the floor, at the SMALL and the LARGE of chapter 10"
-    found = {n: [small[n]["ratio"], large[n]["ratio"]] for n in OF_CHAPTER_3}
+    found = {n: [small[n]["ratio"], large[n]["ratio"]] for n in OF_TWO}
     yield from table("RATIOS", found)
 
 
@@ -208,12 +208,12 @@ def trained(by_size: dict[Size, dict[str, dict]]) -> dict[str, list[float]]:
 
 
 CELLS = {  # page: title of the cell: what is in it
-    "03_all_heads_at_once": {"loop and batched": loop},
     "10_what_it_costs": {
         "six styles": race,
         "a table to read": to_read,
         "memory and masks": memory,
     },
+    "deeper/03_is_batched_faster": {"loop and batched": loop},
     "deeper/10_what_a_page_costs": {
         "sizes": sizes,
         "growth": growth,

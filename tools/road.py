@@ -35,7 +35,7 @@ LEAST_SHOWN = 7, 10  # of the visible code cells
 MOST_WIDTH = 480  # pixels of a picture: at 10 points its text has 9 on a phone
 WORDS_A_MINUTE, MINUTES_A_CELL, MINUTES_AN_EXERCISE = 100, 1, 8
 FOLDED = {"setup", "hide-input", "solution"}
-TIME = re.compile(r"(?<=\*\*Time:\*\* ).+")
+TIME = re.compile(r"(?<=\*\*Time:\*\* )[^\\\n]+")  # up to a line break
 FIRST_LESSON = 5  # chapters
 OF_THE_LESSON = re.compile(r"(?<=Chapters 1 to 5 are the first lesson: )[^.]+")
 SOLUTION = re.compile(r"```\{solution-start\}.*?```\{solution-end\}\n```", re.DOTALL)

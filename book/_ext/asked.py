@@ -9,7 +9,7 @@ PHRASES = {  # page and anchor, as in an address: what is typed
         "query key value explained",
         "what are q k v",
     ),
-    "book/02_heads_in_a_loop#what-do-h-heads-cost": (
+    "book/deeper/02_heads_put_to_the_test#what-do-h-heads-cost": (
         "how many heads",
         "number of heads",
     ),

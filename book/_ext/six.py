@@ -13,6 +13,9 @@ VERSIONS = (
     ("book/07_pytorchs_own", "BuiltinMHA", "torch’s own"),
     ("book/08_tensorflow_style", "SplitConcatMHA", "(H·B, T, D)"),
 )
+CAPTION = (
+    "One layer, six times: B texts of T words, H heads of D numbers, E = H·D"
+)
 COMPARED = "book/09_they_all_agree"  # none of them is the page's own
 
 
@@ -28,7 +31,7 @@ def strip(app: Sphinx, page: str) -> str:
             parts.append(f'<li><a href="{to}">{words}</a></li>')
     return (
         '<nav class="six-versions" aria-label="The six versions, and how '
-        f'each holds its heads"><ol>{"".join(parts)}</ol></nav>'
+        f'each holds its heads"><p>{CAPTION}</p><ol>{"".join(parts)}</ol></nav>'
     )
 
 

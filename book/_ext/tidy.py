@@ -134,6 +134,7 @@ FOLD = re.compile(
 
 
 USED = "Code that is used below"
+ANSWER = "The answer"
 NAMED = 4  # of the names that are used; a title is read in one look
 
 
@@ -157,6 +158,31 @@ def what_is_folded(cell: nodes.container, used: list[str]) -> str:
     names = ", ".join([*used[:NAMED], "…"][: len(used)])
     title = f"{USED}: {names}" if names else USED
     return f"{title}; and assertions" if checks else title
+
+
+def blanks(tree: ast.Module) -> set[str]:
+    """Functions and classes in which `...` stands for what is to be written."""
+    kinds = ast.FunctionDef, ast.ClassDef
+    return {
+        made.name
+        for made in tree.body
+        if isinstance(made, kinds)
+        and any(
+            isinstance(x, ast.Expr)
+            and getattr(x.value, "value", None) is Ellipsis
+            for x in ast.walk(made)
+        )
+    }
+
+
+def answers(trees: list[ast.Module]) -> list[str]:
+    """Of each cell, which blank of an earlier one it fills, or ""."""
+    asked, found = set(), []
+    for tree in trees:
+        filled = asked & binds(tree) - blanks(tree)
+        found.append(", ".join(filled))
+        asked = (asked | blanks(tree)) - filled
+    return found
 
 
 def binds(tree: ast.Module) -> set[str]:
@@ -185,13 +211,13 @@ def reads(tree: ast.Module) -> set[str]:
 OF_IPYTHON = re.compile(r"^( *)[%!].*$", re.MULTILINE)
 
 
-def used_below(cells: list[nodes.container]) -> list[list[str]]:
+def used_below(
+    cells: list[nodes.container], sources: list[str], trees: list[ast.Module]
+) -> list[list[str]]:
     """Of each cell, the names that a later one that is no mere check reads.
 
     Names that an earlier cell gave, or the later one gives itself, count not.
     """
-    sources = [cell.next_node(nodes.literal_block).astext() for cell in cells]
-    trees = [ast.parse(OF_IPYTHON.sub(r"\1pass", x)) for x in sources]
     given, found = set(), []
     for i, tree in enumerate(trees):
         own, later = binds(tree) - given, set()
@@ -214,10 +240,14 @@ class FoldBelow(SphinxPostTransform):
     def run(self, **kwargs) -> None:
         containers = self.document.findall(nodes.container)
         cells = [x for x in containers if x.get("nb_element") == "cell_code"]
-        for cell, used in zip(cells, used_below(cells)):
+        sources = [x.next_node(nodes.literal_block).astext() for x in cells]
+        trees = [ast.parse(OF_IPYTHON.sub(r"\1pass", x)) for x in sources]
+        below = used_below(cells, sources, trees)
+        for cell, used, name in zip(cells, below, answers(trees)):
             if cell.get("hide_mode") == "input" and cell.children:
                 fold, *shown = cell.children
-                fold["prompt_show"] = what_is_folded(cell, used)
+                title = what_is_folded(cell, used)
+                fold["prompt_show"] = f"{ANSWER}: {name}" if name else title
                 if not shown:
                     fold["prompt_show"] += number_among_its_like(cell, fold)
                 cell.children = [*shown, fold]

@@ -82,6 +82,7 @@ def check(
     dtype: torch.dtype | None = None,
     seed: int = 0,
     requires: Iterable[str] = (),
+    mask: bool = True,
 ) -> Report:
     """Whether ``submission`` computes what ``task`` asks for, and what is wrong if not.
 
@@ -96,13 +97,15 @@ def check(
         seed: of the probes. The same seed gives the same report.
         requires: names of `property_names` that are asked for beside what the
             signature in `TASKS` says, such as "weights" or "mask_optional".
+        mask: whether it is called with masks, too. False is for what is not to have
+            one yet.
 
     Returns:
         A report, which a notebook shows. It is true if everything is right.
 
     Raises:
-        ValueError: an unknown task or requirement, or a dtype that is not of floating
-            point.
+        ValueError: an unknown task or requirement, a dtype that is not of floating
+            point, or a task that is nothing without a mask.
 
     Example:
         >>> from mha_lib import BatchedMHA
@@ -111,9 +114,10 @@ def check(
         Right: multi-head attention, batch first.
           Not a mistake: a query that sees no key gets zeros, as in this book.
     """
-    options = {"layers": layers, "num_heads": num_heads, "dtype": dtype}
+    options = {"layers": layers, "num_heads": num_heads, "dtype": dtype, "mask": mask}
     diagnosis = diagnose(submission, task, seed=seed, requires=requires, **options)
-    return Report(diagnosis, TASKS[diagnosis.task])
+    asked = TASKS[diagnosis.task]
+    return Report(diagnosis, asked if mask else asked.without_mask())
 
 
 def diagnose(
@@ -125,6 +129,7 @@ def diagnose(
     dtype: torch.dtype | None = None,
     seed: int = 0,
     requires: Iterable[str] = (),
+    mask: bool = True,
 ) -> Diagnosis:
     """The same as `check`, as data: verdict, names, evidence, properties.
 
@@ -136,13 +141,14 @@ def diagnose(
         dtype: as for `check`.
         seed: as for `check`.
         requires: as for `check`.
+        mask: as for `check`.
 
     Returns:
         The diagnosis; its ``to_dict()`` is ready for JSON.
 
     Raises:
-        ValueError: an unknown task or requirement, or a dtype that is not of floating
-            point.
+        ValueError: an unknown task or requirement, a dtype that is not of floating
+            point, or a task that is nothing without a mask.
 
     Example:
         >>> from mha_lib.check import diagnose
@@ -151,6 +157,7 @@ def diagnose(
         ['causal-ignored']
     """
     chosen = _task(submission, task)
+    chosen = chosen if mask else chosen.without_mask()
     with _on_cpu():
         requires = judged(chosen.name, requires) - judged(chosen.name)
     try:

@@ -14,7 +14,6 @@ TITLES = {  # page: anchor: heading
             "The scale forgotten, or taken from the wrong size"
         ),
         "the-softmax-over-the-wrong-axis": "The softmax over the wrong axis",
-        "weights-that-are-called-scores": "Weights that are called scores",
         "what-goes-wrong": "What goes wrong",
         "why-divide-by-d": "Why divide by √D",
     },
@@ -27,7 +26,6 @@ TITLES = {  # page: anchor: heading
         "heads-merged-without-a-transpose": "Heads merged without a transpose",
         "the-key-transposed-by-its-shape": "The key transposed by its shape",
         "the-way-back": "The way back",
-        "two-more-cuts": "Two more cuts",
     },
     "04_one_matrix_for_qkv": {
         "a-published-fault": "A published fault",
@@ -70,6 +68,12 @@ TITLES = {  # page: anchor: heading
         "self-attention-hides-cross-attention": "Self-attention hides cross-attention",
         "training-mode": "Training mode",
         "zero-biases-hide-bias-mistakes": "Zero biases hide bias mistakes",
+    },
+    "deeper/01_right_shape_wrong_numbers": {
+        "weights-that-are-called-scores": "Weights that are called scores",
+    },
+    "deeper/03_what_a_wrong_cut_costs": {
+        "two-more-cuts": "Two more cuts",
     },
     "deeper/04_what_dropout_drops": {
         "which-number-does-dropout-drop": "Which number does dropout drop?",

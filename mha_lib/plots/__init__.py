@@ -5,6 +5,7 @@ a picture of a sentence fits into 480 pixels, so that it can be read on a phone.
 """
 
 from mha_lib.plots.beside import differences, first_difference
+from mha_lib.plots.lanes import head_lanes
 from mha_lib.plots.maps import (
     COLOURS,
     attention_map,
@@ -26,6 +27,7 @@ __all__ = [
     "differences",
     "first_difference",
     "flow_diagram",
+    "head_lanes",
     "head_maps",
     "look_up",
     "mask_map",

@@ -256,6 +256,27 @@ def test_a_page_can_be_edited_and_reported(name):
     assert any("/issues/new" in link for link in links)
 
 
+@pytest.mark.parametrize(
+    ("chapter", "name"),
+    [
+        ("01_attention", "attention"),
+        ("02_heads_in_a_loop", "PerHeadMHA"),
+        ("03_all_heads_at_once", "split_heads"),
+    ],
+)
+def test_the_answer_to_a_blank_is_folded_below_it(chapter, name):
+    article = soup(book.HTML / "book" / f"{chapter}.html").article
+    (fold,) = (
+        x.find_parent("details")
+        for x in article.select("summary")
+        if x.get_text(strip=True) == f"The answer: {name}"
+    )
+    before = [x.get_text() for x in fold.find_all_previous("pre")]
+    assert fold.find_previous(string=re.compile(rf"{name} is not finished|__init__ is"))
+    assert any(f"check({name}" in text and "..." in text for text in before)
+    assert name in fold.pre.get_text() and "..." not in fold.pre.get_text()
+
+
 def test_chapters_show_all_versions_and_where_the_reader_is(page):
     path, html = page
     links = html.select(".six-versions a")

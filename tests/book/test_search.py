@@ -90,7 +90,9 @@ WANTED = {  # what is typed, and the first place that the results lead to
     "why is my loss nan": ("deeper/05_a_query_with_nothing_to_see"),
     "skip connection": ("12_a_model_of_our_own_layer#attention-added"),
     "flashattention": ("10_what_it_costs#one-row-in-pieces"),
-    "how many heads should I use": ("02_heads_in_a_loop#what-do-h-heads-cost"),
+    "how many heads should I use": (
+        "deeper/02_heads_put_to_the_test#what-do-h-heads-cost"
+    ),
     "ablation": ("glossary#term-ablation"),
 }
 

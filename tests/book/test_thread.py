@@ -6,7 +6,12 @@ import pytest
 
 from tools import book, notebook
 
-DIFF = re.compile(r"^```diff\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+GROWS = {  # chapter: the class before, the class that grows out of it
+    "02": ("Head", "Head"),
+    "03": ("PerHeadMHA", "BatchedMHA"),
+    "04": ("BatchedMHA", "OneMatrixMHA"),
+}
+COMMENT, MARK = re.compile(r"  +# .*$"), re.compile(r"  # new\b")
 LEADS_ON = re.compile(
     r"^\*\*What stands:\*\* .+\n\*\*What is missing:\*\* .+\n\n"
     r"Next: \[(\d+) · [^]]+\]\((.+)\)",
@@ -14,37 +19,35 @@ LEADS_ON = re.compile(
 )
 
 
-def code(path) -> set[str]:
-    """Each line of code in a chapter, without the solutions."""
+def class_of(number: str, name: str) -> list[str]:
+    """The lines of a class as the chapter ends up with it, below its first."""
+    (path,) = (path for path in book.chapters() if path.stem.startswith(number))
     cells = (cell for cell in notebook.read(path).cells if cell.cell_type == "code")
-    shown = (cell.source for cell in cells if "solution" not in notebook.tags(cell))
-    return set("\n".join(shown).splitlines())
+    shown = (x.source for x in cells if "solution" not in notebook.tags(x))
+    found = [x for x in shown if x.startswith(f"class {name}(")]
+    return [line for line in found[-1].splitlines()[1:] if line.strip()]
 
 
-def changes(path) -> list[str]:
-    """The lines of every difference on the page, with their marks."""
-    cells = notebook.read(path).cells
-    prose = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
-    lines = "".join(DIFF.findall(prose)).splitlines()
-    return [line for line in lines if line.strip()]
+def untrue(old: list[str], new: list[str]) -> list[str]:
+    """Lines that are new and not marked, or marked and not new."""
+    before = {COMMENT.sub("", line) for line in old}
+    return [x for x in new if bool(MARK.search(x)) == (COMMENT.sub("", x) in before)]
 
 
-def untrue(lines: list[str], old: set[str], new: set[str]) -> list[str]:
-    """Lines that say - of what was not there, or + of what is not there now."""
-    fits = {"-": (old,), "+": (new,), " ": (old, new)}
-    return [x for x in lines if any(x[1:] not in side for side in fits[x[0]])]
+@pytest.mark.parametrize("number", GROWS)
+def test_what_is_new_in_a_class_is_marked_and_nothing_else(number):
+    before, now = GROWS[number]
+    old = class_of(f"{int(number) - 1:02}", before)
+    new = class_of(number, now)
+    assert untrue(old, new) == []
+    assert any(map(MARK.search, new)) and not all(map(MARK.search, new))
 
 
-@pytest.mark.parametrize("path", book.chapters(), ids=lambda path: path.stem)
-def test_a_difference_is_the_true_one(path):
-    chapters = book.chapters()
-    old = set().union(*map(code, chapters[: chapters.index(path)]))
-    assert untrue(changes(path), old, code(path)) == []
-
-
-def test_the_class_that_grows_is_shown_growing():
-    growing = [path.stem[:2] for path in book.chapters() if changes(path)]
-    assert growing == ["02", "03", "04"]
+def test_a_mark_that_is_missing_or_not_true_is_noticed():
+    old = ["a = 1", "b = 2  # why"]
+    assert untrue(old, ["a = 1", "b = 2", "c = 3  # new: a third"]) == []
+    wrong = ["a = 1  # new", "c = 3", "b = 2  # new"]
+    assert untrue(old, wrong) == wrong
 
 
 @pytest.mark.parametrize("path", book.chapters()[:-1], ids=lambda path: path.stem)
@@ -52,10 +55,3 @@ def test_a_chapter_says_what_stands_and_leads_to_the_next(path):
     following = book.chapters()[book.chapters().index(path) + 1]
     (found,) = LEADS_ON.findall(notebook.read(path).cells[-1].source)
     assert found == (str(int(following.stem[:2])), following.name)
-
-
-def test_an_untrue_difference_is_noticed():
-    old, new = {"a = 1", "b = 2"}, {"a = 1", "c = 3"}
-    assert untrue([" a = 1", "-b = 2", "+c = 3"], old, new) == []
-    wrong = [" b = 2", "-c = 3", "+b = 2"]
-    assert untrue(wrong, old, new) == wrong

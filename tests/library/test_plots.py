@@ -92,6 +92,34 @@ def test_flow_diagram_writes_shapes_on_arrows():
         plots.flow_diagram(nodes, [("a", "c", "")])
 
 
+def thick(figure) -> int:
+    return sum(patch.get_linewidth() > 2 for patch in figure.axes[0].patches)
+
+
+def test_lanes_grow_from_a_loop_to_one_call_to_one_matrix():
+    loop = plots.head_lanes()
+    call = plots.head_lanes(one_call=True)
+    matrix = plots.head_lanes(one_call=True, one_matrix=True)
+    # Thick is what is new: three wide projections and the frame; one projection.
+    assert [thick(figure) for figure in (loop, call, matrix)] == [0, 4, 1]
+    shown = [[t.get_text() for t in f.axes[0].texts] for f in (loop, call, matrix)]
+    assert [texts.count("q_proj") for texts in shown] == [3, 1, 0]
+    assert [texts.count("weights\n(B, H, T, S)") for texts in shown] == [0, 1, 1]
+    for texts in shown:
+        assert [texts.count(f"head {h}") for h in range(3)] == [1, 1, 1]
+    with pytest.raises(ValueError, match="one_matrix needs one_call"):
+        plots.head_lanes(one_matrix=True)
+
+
+def test_nothing_of_the_lanes_is_cut_off():
+    for one_call, one_matrix in ((False, False), (True, False), (True, True)):
+        figure = plots.head_lanes(one_call=one_call, one_matrix=one_matrix)
+        assert smallest_text(figure) >= LEAST
+        for text in figure.axes[0].texts:
+            box = text.get_window_extent()
+            assert box.x0 >= 0 and box.x1 <= figure.bbox.x1, text.get_text()
+
+
 # --- sentences ------------------------------------------------------------------------
 
 PHONE, LEAST = 328, 9  # pixels: what a page has on a phone of 360, what can be read

@@ -61,7 +61,7 @@ def ways_to_call(probe: dict) -> dict[Way, Callable[[dict], dict]]:
     ways: dict[Way, Callable[[dict], dict]] = {}
     if added:
         ways[Way()] = lambda probe: probe["inputs"]
-    for numbers in (False, True):
+    for numbers in (False, True) if probe.get("masks", True) else ():
         for shape, form in forms.items():
 
             def change(probe, form=form, dtype=like.dtype if numbers else torch.bool):

@@ -48,7 +48,7 @@ MISTAKES = (
         "weights-returned-wrong",
         "The output is right and the returned weights are not",
         "another tensor than the weights (B, H, T, S) is returned beside the output",
-        "01_attention#weights-that-are-called-scores",
+        "deeper/01_right_shape_wrong_numbers#weights-that-are-called-scores",
     ),
     Mistake(
         "inputs-changed",

@@ -5,6 +5,7 @@ from torch import Tensor
 from mha_lib.check.catalogue.mistake import Mistake
 
 _AXIS = "01_attention#the-softmax-over-the-wrong-axis"
+_CALLED = "deeper/01_right_shape_wrong_numbers#weights-that-are-called-scores"
 
 
 def _flat_softmax(scores: Tensor) -> Tensor:
@@ -46,7 +47,7 @@ MISTAKES = (
         "softmax-twice",
         "The map is almost flat, though its rows sum to 1",
         "a second softmax was applied to the weights",
-        "01_attention#weights-that-are-called-scores",
+        _CALLED,
         stages={"softmax": lambda scores: scores.softmax(-1).softmax(-1)},
     ),
     Mistake(
@@ -60,7 +61,7 @@ MISTAKES = (
         "no-softmax",
         "The rows of your map sum to anything",
         "the scores met the values without a softmax",
-        "01_attention#weights-that-are-called-scores",
+        _CALLED,
         stages={"softmax": lambda scores: scores},
     ),
 )

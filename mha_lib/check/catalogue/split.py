@@ -4,7 +4,7 @@ from mha_lib.check.catalogue.mistake import TORCH_LAYERS, Mistake
 from mha_lib.check.reference import LAYERS
 
 _SPLIT = ("split_heads", *LAYERS)
-_TWO_CUTS = "03_all_heads_at_once#two-more-cuts"
+_TWO_CUTS = "deeper/03_what_a_wrong_cut_costs#two-more-cuts"
 
 
 MISTAKES = (

@@ -7,7 +7,8 @@ A probe is a dictionary that travels to the submission and back::
      "sizes": {"B": 2, "H": 3, ...},        B T S H D E, of attention V too
      "inputs": {"query": tensor, ...},      a mask under "mask", if there is one
      "options": {"repeat": True, ...},      see `beside.run`
-     "weights": {"W_q": ..., "b_o": ...}}   (out, in) as in nn.Linear; or None
+     "weights": {"W_q": ..., "b_o": ...},   (out, in) as in nn.Linear; or None
+     "masks": False}                        where masks are still to come
 
 Sizes and numbers are drawn anew for each probe of each seed. The small probes come
 first: a search looks at them, and the large ones at the end confirm what it found.
@@ -17,7 +18,7 @@ Its modules import in one direction::
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 
@@ -43,6 +44,8 @@ class Task:
         shape: of its answer, in letters; "" where that is not fixed.
         conclude: judges the outcomes where no search for stages of attention does.
         mistakes: what such a task can name, with a sentence each.
+        unmasked: its signature before there are masks; "" where there is none.
+        masks: whether any of its probes has a mask.
     """
 
     name: str
@@ -54,6 +57,19 @@ class Task:
     shape: str = ""
     conclude: Callable | None = None
     mistakes: Mapping[str, str] = field(default_factory=dict, compare=False)
+    unmasked: str = ""
+    masks: bool = True
+
+    def without_mask(self) -> "Task":
+        """The same task before there are masks.
+
+        Raises:
+            ValueError: it has no such form.
+        """
+        if not self.unmasked:
+            raise ValueError(f"mask=False is for attention and mha; got {self.name}")
+        title = f"{self.title} (no mask)"
+        return replace(self, title=title, signature=self.unmasked, masks=False)
 
     def probes(
         self,
@@ -76,7 +92,14 @@ class Task:
         draw = Draw(seed, dtype, embed_dim, num_heads)
         probes = self.make(draw)
         probes += conduct(self.name, probes)
-        return [probe | {"call": self.name} for probe in probes]
+        told = {"call": self.name}
+        if not self.masks:
+            calls = ((p, [p, *p.get("before", ())]) for p in probes)
+            probes = [
+                p for p, of in calls if not any("mask" in x["inputs"] for x in of)
+            ]
+            told["masks"] = False
+        return [probe | told for probe in probes]
 
 
 _MHA = (
@@ -98,6 +121,8 @@ TASKS = {
             ("repeat", "grad", "dtype", "device"),
             attention,
             shape="(B, H, T, V)",
+            unmasked="attention(q, k, v) -> context, or (context, weights); q is "
+            "(..., T, D), k is (..., S, D), v is (..., S, V)",
         ),
         Task(
             "split_heads",
@@ -155,6 +180,9 @@ TASKS = {
             _LAYER,
             mha,
             shape="(B, T, E)",
+            unmasked="A class made as Class(embed_dim, num_heads). It is called with "
+            "query (B, T, E), key and value (B, S, E) and returns the output "
+            "(B, T, E), or (output, weights) with weights (B, H, T, S).",
         ),
         Task(
             "mha_sequence_first",
