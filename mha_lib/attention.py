@@ -85,8 +85,8 @@ def attention(
         v: values (..., S, V). The leading axes of q, k and v are the same.
         mask: boolean, True = may attend, broadcastable to (..., T, S); or None.
         bias: added to the scaled scores, of q's dtype, broadcastable to
-            (..., T, S); or None. To hide a key use ``mask``: a row whose biases are
-            all −inf may be NaN.
+            (..., T, S); or None. To hide a key use ``mask``: without one, a row
+            whose biases are all −inf may be NaN. Beside one, −inf hides as well.
         scale: multiplies the scores; None means 1/√D.
         dropout_p: probability with which a weight is dropped before it meets the
             values. Pass 0.0 in evaluation.
@@ -247,6 +247,8 @@ def weigh(
     scores = (q * scale) @ k.transpose(-2, -1)  # (..., T, S)
     if bias is not None:
         scores = scores + bias
+        if mask is not None:  # of what it leaves, the bias may hide the rest
+            mask = mask & (bias != -math.inf)
     return _softmax(scores, mask)
 
 
