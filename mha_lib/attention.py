@@ -34,8 +34,8 @@ def masked_softmax(scores: Tensor, mask: Tensor | None = None, dim: int = -1) ->
 
     Note:
         Where every key is hidden, the weights are 0 and so are their gradients;
-        a plain softmax over a row of −inf would give NaN. The fill is the smallest
-        finite number of the dtype, so no NaN arises on the way either.
+        a plain softmax over a row of −inf would give NaN. Such a row is filled with
+        zeros first, so no NaN arises on the way either.
 
     Example:
         >>> import torch
@@ -51,16 +51,18 @@ def masked_softmax(scores: Tensor, mask: Tensor | None = None, dim: int = -1) ->
         raise TypeError(f"scores must be a floating tensor; got {came}")
     if mask is not None:
         check_mask(mask, scores.shape)
+        mask = mask[(None,) * (scores.dim() - mask.dim())]  # as many axes
     return _softmax(scores, mask, dim)
 
 
 def _softmax(scores: Tensor, mask: Tensor | None, dim: int = -1) -> Tensor:
     if mask is None:
         return scores.softmax(dim)
-    lowest = torch.finfo(scores.dtype).min
-    weights = scores.masked_fill(~mask, lowest).softmax(dim)
-    # In a fully masked row all scores are now equal: its uniform weights go too.
-    return weights.masked_fill(~mask, 0.0)
+    # −inf hides a key, however low the others are; alone in a row it would be NaN.
+    seen = mask.any(dim, keepdim=True)
+    fill = scores.new_zeros(()).masked_fill(seen, -math.inf)
+    weights = torch.where(mask, scores, fill).softmax(dim)
+    return weights.masked_fill(~mask, 0.0)  # the fully masked rows
 
 
 def attention(
@@ -83,8 +85,8 @@ def attention(
         v: values (..., S, V). The leading axes of q, k and v are the same.
         mask: boolean, True = may attend, broadcastable to (..., T, S); or None.
         bias: added to the scaled scores, of q's dtype, broadcastable to
-            (..., T, S); or None. To hide a key use ``mask``: a row whose biases are
-            all −inf may be NaN, and beside a mask it lies above the dtype's minimum.
+            (..., T, S); or None. To hide a key use ``mask``: without one, a row
+            whose biases are all −inf may be NaN. Beside one, −inf hides as well.
         scale: multiplies the scores; None means 1/√D.
         dropout_p: probability with which a weight is dropped before it meets the
             values. Pass 0.0 in evaluation.
@@ -245,6 +247,8 @@ def weigh(
     scores = (q * scale) @ k.transpose(-2, -1)  # (..., T, S)
     if bias is not None:
         scores = scores + bias
+        if mask is not None:  # of what it leaves, the bias may hide the rest
+            mask = mask & (bias != -math.inf)
     return _softmax(scores, mask)
 
 

@@ -238,7 +238,7 @@ class _Weights:
         if mask is not None:
             added = q.new_zeros(1) if bias is None else bias
             added = added.masked_fill(~mask, -math.inf)
-            empty = (added.amax(-1) == -math.inf) & ~mask.all(-1)
+            empty = added.amax(-1) == -math.inf
             if empty.any():
                 self.empty = empty.expand(tiles.shape[:-1])
             self.hidden = (~mask).expand(tiles.shape)

@@ -225,6 +225,30 @@ def test_hidden_keys_stay_hidden_beside_very_low_scores():
     assert_close(masked_softmax(scores, mask), expected)
 
 
+DTYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_allowed_scores_may_be_the_least_number_there_is(dtype):
+    least = torch.finfo(dtype).min
+    scores = torch.full((3, 4), least, dtype=dtype)
+    mask = torch.tensor([[True, False] * 2, [True, False, False, False], [False] * 4])
+    shares = torch.tensor([[0.5, 0, 0.5, 0], [1, 0, 0, 0], [0, 0, 0, 0]], dtype=dtype)
+    assert_close(masked_softmax(scores, mask), shares)
+    assert_close(masked_softmax(scores.mT, mask.mT, dim=0), shares.mT)
+    q, k, v = torch.zeros(3, 2), torch.zeros(4, 2), torch.randn(4, 5)
+    bias = scores.to(dtype)
+    found = attention(q.to(dtype), k.to(dtype), v.to(dtype), mask, bias=bias)
+    assert_close(found[1], shares)
+    assert_close(found[0], shares @ v.to(dtype))
+
+
+def test_a_mask_may_lack_the_axis_of_the_keys():
+    scores, mask = torch.randn(S, T), torch.arange(T) < 2  # sees all keys, or none
+    expected = scores.softmax(0) * mask
+    assert_close(masked_softmax(scores, mask, dim=0), expected)
+
+
 def bias_like(*shape):
     generator = torch.Generator().manual_seed(5)
     return torch.randn(*shape, dtype=torch.float64, generator=generator)
