@@ -215,14 +215,15 @@ class MultiheadAttention(nn.Module):
     def _project(self, inputs: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, ...]:
         joint = self.in_proj_weight
         separate = (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
-        weights = separate if joint is None else joint.chunk(3)
-        dtype, axis = weights[0].dtype, 0 if self.batch_first else 1
+        dtype = (separate[0] if joint is None else joint).dtype
+        axis = 0 if self.batch_first else 1
         widths = [(name, getattr(self, name)) for name in ("embed_dim", "kdim", "vdim")]
         check_inputs(inputs, widths, dtype, batch_axis=axis, unbatched=True)
         bias = None if self.in_proj_bias is None else self.in_proj_bias.to(dtype)
         query, key, value = inputs
         if joint is not None and query is key and key is value:
             return F.linear(query, joint, bias).chunk(3, dim=-1)  # one product
+        weights = separate if joint is None else joint.chunk(3)
         return project(inputs, weights, bias)
 
     def _load_from_state_dict(self, state_dict, prefix, *args) -> None:
