@@ -47,6 +47,15 @@ def test_the_class_that_grows_is_shown_growing():
     assert growing == ["02", "03", "04"]
 
 
+def test_chapter_9_compares_the_class_of_chapter_5():
+    pages = [notebook.read(book.chapters()[n - 1]).cells for n in (5, 9)]
+    (built,), (compared,) = (
+        [cell.source for cell in cells if cell.source.startswith("class MHA(")]
+        for cells in pages
+    )
+    assert compared == built
+
+
 @pytest.mark.parametrize("path", book.chapters()[:-1], ids=lambda path: path.stem)
 def test_a_chapter_says_what_stands_and_leads_to_the_next(path):
     following = book.chapters()[book.chapters().index(path) + 1]
