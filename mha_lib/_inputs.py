@@ -1,14 +1,25 @@
-"""What every style asks of its arguments, asked once and in the same words."""
+"""What every layer asks of its arguments, asked once and in the same words."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from numbers import Integral
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
+
+
+def check_sizes(**sizes: int) -> None:
+    """Raise unless each is an integer, and at least 1. A bool is none."""
+    names, came = _listed(sizes), _listed(map(repr, sizes.values()))
+    if any(not isinstance(x, Integral) or isinstance(x, bool) for x in sizes.values()):
+        raise TypeError(f"{names} must be integers; got {came}")
+    if any(x < 1 for x in sizes.values()):
+        raise ValueError(f"{names} must be at least 1; got {came}")
 
 
 def check_dropout(dropout: float) -> float:
     """Return ``dropout`` if it is a probability."""
-    if not isinstance(dropout, int | float):
+    if not isinstance(dropout, int | float) or isinstance(dropout, bool):
         raise TypeError(f"dropout must be a number; got {type(dropout).__name__}")
     if not 0.0 <= dropout <= 1.0:
         raise ValueError(f"dropout must be a probability in 0…1; got {dropout}")
@@ -27,42 +38,69 @@ def resolve_inputs(
 
     ``weight`` is the layer's (E, E) output projection: it knows E and the dtype.
     """
-    embed_dim = weight.shape[0]
     key = query if key is None else key
     value = key if value is None else value
-    length_axis = 1 - batch_axis
-    axes = "(B, length, E)" if batch_axis == 0 else "(length, B, E)"
-    for name, x in (("query", query), ("key", key), ("value", value)):
+    widths = [("embed_dim", weight.shape[0])] * 3
+    check_inputs((query, key, value), widths, weight.dtype, batch_axis=batch_axis)
+    return query, key, value
+
+
+def check_inputs(
+    inputs: tuple[Tensor, Tensor, Tensor],
+    widths: Sequence[tuple[str, int]],
+    dtype: torch.dtype,
+    *,
+    batch_axis: int = 0,
+    unbatched: bool = False,
+) -> None:
+    """Raise unless query, key and value fit the layer and one another.
+
+    ``widths`` are their names and sizes, ``dtype`` is that of the layer. With
+    ``unbatched`` all three may be 2-D: one sequence, without B.
+    """
+    names = ("query", "key", "value")
+    for name, x in zip(names, inputs):
         if not isinstance(x, Tensor):
             raise TypeError(f"{name} must be a tensor; got {type(x).__name__}")
-        if x.dim() != 3:
-            raise ValueError(f"{name} must have shape {axes}; got {tuple(x.shape)}")
-        if x.shape[-1] != embed_dim:
-            raise ValueError(
-                f"{name} must be embed_dim = {embed_dim} wide; got {x.shape[-1]}"
-            )
-    if not query.dtype == key.dtype == value.dtype:
-        raise TypeError(
-            "query, key and value must share one dtype; "
-            f"got {query.dtype}, {key.dtype} and {value.dtype}"
-        )
-    if query.dtype != weight.dtype and not _autocasts(query):
+    single = unbatched and inputs[0].dim() == 2
+    before = "length" if single else ("B, length", "length, B")[batch_axis]
+    for name, x, (wide, width) in zip(names, inputs, widths):
+        if x.dim() != 3 - single:
+            required = f"({before}, {wide})"
+            raise ValueError(f"{name} must have shape {required}; got {tuple(x.shape)}")
+        if x.shape[-1] != width:
+            raise ValueError(f"{name} must be {wide} = {width} wide; got {x.shape[-1]}")
+    dtypes = [x.dtype for x in inputs]
+    if dtypes != [dtype] * 3 and not _autocasts(inputs[0]):
+        if len(set(dtypes)) > 1:
+            came = _listed(dtypes)
+            raise TypeError(f"query, key and value must share one dtype; got {came}")
         raise TypeError(
             "the inputs must have the dtype of the layer; "
-            f"got {query.dtype} for a layer of {weight.dtype}"
+            f"got {dtypes[0]} for a layer of {dtype}"
         )
-    batches = [x.shape[batch_axis] for x in (query, key, value)]
-    if len(set(batches)) > 1:
+    # Compared by ==, for under torch.jit.trace a size is a tensor.
+    batches = (0, 0, 0) if single else [x.shape[batch_axis] for x in inputs]
+    if not batches[0] == batches[1] == batches[2]:
         raise ValueError(
-            "query, key and value must share B; "
-            f"got {batches[0]}, {batches[1]} and {batches[2]}"
+            f"query, key and value must share B in ({before}, width); "
+            f"got {_listed(map(int, batches))}"
         )
-    if key.shape[length_axis] != value.shape[length_axis]:
+    axis = 0 if single else 1 - batch_axis
+    of_key, of_value = (x.shape[axis] for x in inputs[1:])
+    if of_key != of_value:
         raise ValueError(
             "key and value must share their length S; "
-            f"got {key.shape[length_axis]} and {value.shape[length_axis]}"
+            f"got {int(of_key)} and {int(of_value)}"
         )
-    return query, key, value
+
+
+def project(
+    inputs: Sequence[Tensor], weights: Sequence[Tensor], bias: Tensor | None
+) -> tuple[Tensor, ...]:
+    """Linear for each input, by its own weight and its own third of the bias."""
+    biases = (None,) * 3 if bias is None else bias.chunk(3)
+    return tuple(map(F.linear, inputs, weights, biases))
 
 
 def check_operands(*operands: Tensor) -> None:

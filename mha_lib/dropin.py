@@ -6,8 +6,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from mha_lib._inputs import check_inputs, check_sizes, project
 from mha_lib.attention import weigh
-from mha_lib.layouts import merge_heads, split_heads
+from mha_lib.layouts import head_size, merge_heads, split_heads
 from mha_lib.masks import split_torch_masks
 from mha_lib.tiled import attend_in_tiles
 
@@ -38,7 +39,8 @@ class MultiheadAttention(nn.Module):
             are NaN where weights are returned. Set it on the class or on a layer.
 
     Raises:
-        ValueError: sizes that are not positive, or H does not divide E.
+        TypeError: a size that is not an integer.
+        ValueError: a size below 1, or H does not divide E.
 
     Note:
         Two differences are deliberate: the empty rows above, and a mask beside
@@ -81,15 +83,11 @@ class MultiheadAttention(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        if embed_dim <= 0 or num_heads <= 0 or embed_dim % num_heads:
-            raise ValueError(
-                "embed_dim must be a positive multiple of num_heads; "
-                f"got {embed_dim} and {num_heads}"
-            )
+        self.head_dim = head_size(embed_dim, num_heads)
         self.embed_dim, self.num_heads = embed_dim, num_heads
-        self.head_dim = embed_dim // num_heads
         self.kdim = embed_dim if kdim is None else kdim
         self.vdim = embed_dim if vdim is None else vdim
+        check_sizes(kdim=self.kdim, vdim=self.vdim)
         self.dropout, self.batch_first = dropout, batch_first
         self.add_zero_attn = add_zero_attn
 
@@ -152,24 +150,27 @@ class MultiheadAttention(nn.Module):
             TypeError: inputs of another dtype than the layer, masks of an unfit one.
             ValueError: sizes that do not fit together, or ``is_causal`` alone.
         """
+        if is_causal and attn_mask is None:
+            raise ValueError("is_causal says what attn_mask is: pass attn_mask as well")
+        inputs = query, key, value
         # So torch's encoder leaves padding out; one sequence at a time.
-        if query.is_nested or key.is_nested or value.is_nested:
+        if any(getattr(x, "is_nested", False) for x in inputs):
             if need_weights or attn_mask is not None or key_padding_mask is not None:
                 raise ValueError("nested input takes no mask and returns no weights")
-            sizes = [x.size(0) if x.is_nested else None for x in (query, key, value)]
+            sizes = [x.size(0) if x.is_nested else None for x in inputs]
             if len(set(sizes)) > 1:
                 raise ValueError(f"all inputs must be nested, with one B; got {sizes}")
             triples = zip(query.unbind(), key.unbind(), value.unbind())
             outputs = [self.forward(*x, need_weights=False)[0] for x in triples]
             return torch.nested.as_nested_tensor(outputs, layout=query.layout), None
-        self._check(query, key, value)
-        if is_causal and attn_mask is None:
-            raise ValueError("is_causal says what attn_mask is: pass attn_mask as well")
-        q, k, v = self._project(query, key, value)
+        q, k, v = self._project(inputs)
         batched = query.dim() == 3
         if not batched:
             q, k, v = q[None], k[None], v[None]
-            if key_padding_mask is not None:
+            if isinstance(key_padding_mask, Tensor):
+                came, required = tuple(key_padding_mask.shape), tuple(key.shape[:1])
+                if came != required:
+                    raise ValueError(f"key_padding_mask must be {required}; got {came}")
                 key_padding_mask = key_padding_mask[None]
         elif not self.batch_first:
             q, k, v = (x.transpose(0, 1) for x in (q, k, v))
@@ -211,33 +212,19 @@ class MultiheadAttention(nn.Module):
         output = output if self.batch_first else output.transpose(0, 1).contiguous()
         return output, weights
 
-    def _check(self, query: Tensor, key: Tensor, value: Tensor) -> None:
-        shapes = q, k, v = [tuple(x.shape) for x in (query, key, value)]
-        if len(q) not in (2, 3) or not len(q) == len(k) == len(v):
-            raise ValueError(f"query, key, value must all be 2-D or 3-D; got {shapes}")
-        widths = (self.embed_dim, self.kdim, self.vdim)
-        if (q[-1], k[-1], v[-1]) != widths:
-            raise ValueError(f"query, key, value must be {widths} wide; got {shapes}")
-        b = 0 if self.batch_first else 1
-        if k[:-1] != v[:-1] or (len(q) == 3 and q[b] != k[b]):
-            raise ValueError(
-                "key and value must share S, and all three B; "
-                f"got {shapes} with batch_first={self.batch_first}"
-            )
-
-    def _project(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, ...]:
-        inputs, joint = (query, key, value), self.in_proj_weight
+    def _project(self, inputs: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, ...]:
+        joint = self.in_proj_weight
         separate = (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
         dtype = (separate[0] if joint is None else joint).dtype
-        dtypes = [x.dtype for x in inputs]
-        if dtypes != [dtype] * 3 and not torch.is_autocast_enabled(query.device.type):
-            raise TypeError(f"query, key, value must be {dtype}; got {dtypes}")
+        axis = 0 if self.batch_first else 1
+        widths = [(name, getattr(self, name)) for name in ("embed_dim", "kdim", "vdim")]
+        check_inputs(inputs, widths, dtype, batch_axis=axis, unbatched=True)
         bias = None if self.in_proj_bias is None else self.in_proj_bias.to(dtype)
+        query, key, value = inputs
         if joint is not None and query is key and key is value:
             return F.linear(query, joint, bias).chunk(3, dim=-1)  # one product
         weights = separate if joint is None else joint.chunk(3)
-        biases = (None,) * 3 if bias is None else bias.chunk(3)
-        return tuple(F.linear(x, w, b) for x, w, b in zip(inputs, weights, biases))
+        return project(inputs, weights, bias)
 
     def _load_from_state_dict(self, state_dict, prefix, *args) -> None:
         """Accept three square projections where torch has one, as older files do."""

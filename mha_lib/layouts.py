@@ -9,10 +9,10 @@ heads on the batch axis   (B, T, E)        (H·B, T, D)
 ========================  ===============  ===============
 """
 
-from numbers import Integral
-
 import torch
 from torch import Tensor
+
+from mha_lib._inputs import check_sizes
 
 __all__ = [
     "batch_to_heads",
@@ -196,16 +196,9 @@ def head_size(embed_dim: int, num_heads: int) -> int:
         >>> head_size(12, 3)
         4
     """
-    if not (isinstance(embed_dim, Integral) and isinstance(num_heads, Integral)):
-        raise TypeError(
-            "embed_dim and num_heads must be integers; "
-            f"got {embed_dim!r} and {num_heads!r}"
-        )
-    if embed_dim < 1 or num_heads < 1:
-        raise ValueError(
-            "embed_dim and num_heads must be at least 1; "
-            f"got {embed_dim} and {num_heads}"
-        )
+    if torch.jit.is_tracing():  # a size of a tensor is a tensor there
+        embed_dim = int(embed_dim)
+    check_sizes(embed_dim=embed_dim, num_heads=num_heads)
     if embed_dim % num_heads:
         raise ValueError(
             "embed_dim must be divisible by num_heads; "

@@ -141,6 +141,7 @@ def _worth_tiling(
     return (
         # first of all: an exported program must hold for small and for large maps
         not torch.compiler.is_compiling()
+        and not torch.jit.is_tracing()
         and q.dim() == 4
         and q.device.type == "cpu"
         and q.shape[:-1].numel() * k.shape[-2] > TILE

@@ -29,7 +29,7 @@ MAY_IMPORT = {
     ".styles": ".styles.*",
     **{f".styles.{style}": f"{BASE} .attention" for style in STYLES},
     ".styles.fused": f"{BASE} .attention .tiled",
-    ".dropin": ".attention .layouts .masks.* .tiled",
+    ".dropin": "._inputs .attention .layouts .masks.* .tiled",
     ".convert": ".convert.*",
     ".checkpoints": ".convert.*",
     ".model": ".model.* .convert.* .dropin .masks.* .styles.*",

@@ -94,7 +94,7 @@ def generate(
     model.eval()
     try:
         for _ in range(new):
-            logits = model(tokens[:, -model.sizes.context :])[:, -1]
+            logits = model(tokens[:, -model.sizes.context :], last=True)
             chances = next_token_probabilities(logits, temperature, top_k)
             drawn = torch.multinomial(chances, 1, generator=generator)
             tokens = torch.cat([tokens, drawn], dim=1)

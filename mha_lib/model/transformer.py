@@ -125,16 +125,16 @@ class LanguageModel(nn.Module):
         for layer in (self.token_embedding, self.place_embedding, self.output):
             nn.init.normal_(layer.weight, std=0.25 / math.sqrt(self.sizes.embed_dim))
 
-    def forward(self, tokens: Tensor) -> Tensor:
-        """Tokens (B, T) → logits (B, T, W) for the token that follows each of them."""
-        return self._run(tokens, need_weights=False)[0]
+    def forward(self, tokens: Tensor, last: bool = False) -> Tensor:
+        """Tokens (B, T) → logits (B, T, W) of what follows each; the last's, (B, W)."""
+        return self._run(tokens, need_weights=False, last=last)[0]
 
     def maps(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
         """The logits (B, T, W), and every head's weights (L, B, H, T, T)."""
         logits, weights = self._run(tokens, need_weights=True)
         return logits, torch.stack(weights)
 
-    def _run(self, tokens: Tensor, need_weights: bool) -> tuple[Tensor, list]:
+    def _run(self, tokens, need_weights, last=False) -> tuple[Tensor, list]:
         T = tokens.shape[1]
         if self.sizes.context < T:
             raise ValueError(
@@ -147,4 +147,4 @@ class LanguageModel(nn.Module):
         for block in self.blocks:
             x, weights = block(x, mask, need_weights)
             maps.append(weights)
-        return self.output(self.norm(x)), maps
+        return self.output(self.norm(x[:, -1] if last else x)), maps

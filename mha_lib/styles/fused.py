@@ -3,7 +3,7 @@
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from mha_lib._inputs import check_dropout, resolve_inputs
+from mha_lib._inputs import check_dropout, project, resolve_inputs
 from mha_lib.layouts import head_size, merge_heads, split_heads
 from mha_lib.masks import mask_to_bhts
 from mha_lib.tiled import tiled_attention
@@ -125,11 +125,5 @@ class FusedMHA(nn.Module):
     ) -> tuple[Tensor, Tensor, Tensor]:
         if query is key and key is value:
             return self.in_proj(query).chunk(3, dim=-1)  # one product for all three
-        weights = self.in_proj.weight.chunk(3)
-        biases = (
-            (None,) * 3 if self.in_proj.bias is None else self.in_proj.bias.chunk(3)
-        )
-        return tuple(
-            F.linear(x, weight, bias)
-            for x, weight, bias in zip((query, key, value), weights, biases)
-        )
+        weights, bias = self.in_proj.weight.chunk(3), self.in_proj.bias
+        return project((query, key, value), weights, bias)

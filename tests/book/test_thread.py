@@ -50,6 +50,15 @@ def test_a_mark_that_is_missing_or_not_true_is_noticed():
     assert untrue(old, wrong) == wrong
 
 
+def test_chapter_9_compares_the_class_of_chapter_5():
+    pages = [notebook.read(book.chapters()[n - 1]).cells for n in (5, 9)]
+    (built,), (compared,) = (
+        [cell.source for cell in cells if cell.source.startswith("class MHA(")]
+        for cells in pages
+    )
+    assert compared == built
+
+
 @pytest.mark.parametrize("path", book.chapters()[:-1], ids=lambda path: path.stem)
 def test_a_chapter_says_what_stands_and_leads_to_the_next(path):
     following = book.chapters()[book.chapters().index(path) + 1]

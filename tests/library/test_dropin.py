@@ -590,38 +590,66 @@ def test_no_overflow_where_torch_has_none(size, need_weights, path):
 # --- what is refused ------------------------------------------------------------
 
 
-@pytest.mark.parametrize("sizes", [(0, 1), (4, 0), (5, 2), (-4, 2), (4, -2), (2, 4)])
-def test_sizes_that_make_no_layer(sizes):
-    message = "embed_dim must be a positive multiple of num_heads; got {} and {}"
-    with pytest.raises(ValueError, match=message.format(*sizes)):
-        MultiheadAttention(*sizes)
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        ((0, 1), "embed_dim and num_heads must be at least 1; got 0 and 1"),
+        ((4, 0), "embed_dim and num_heads must be at least 1; got 4 and 0"),
+        ((-4, 2), "embed_dim and num_heads must be at least 1; got -4 and 2"),
+        ((4, -2), "embed_dim and num_heads must be at least 1; got 4 and -2"),
+        ((5, 2), "must be divisible by num_heads; got 5 and 2"),
+        ((2, 4), "must be divisible by num_heads; got 2 and 4"),
+        ((4, 2, 0, 9), "kdim and vdim must be at least 1; got 0 and 9"),
+        ((4, 2, 9, -1), "kdim and vdim must be at least 1; got 9 and -1"),
+    ],
+)
+def test_sizes_that_make_no_layer(sizes, message):
+    named = dict(zip(("embed_dim", "num_heads", "kdim", "vdim"), sizes))
+    with pytest.raises(ValueError, match=message):
+        MultiheadAttention(**named)
+
+
+@pytest.mark.parametrize("wrong", [4.0, True, "4", torch.tensor(4)], ids=repr)
+def test_sizes_that_are_no_integers(wrong):
+    first, second = "embed_dim and num_heads", "kdim and vdim"
+    for sizes, names in (
+        ({"embed_dim": wrong, "num_heads": 1}, first),
+        ({"embed_dim": 8, "num_heads": wrong}, first),
+        ({"embed_dim": 8, "num_heads": 2, "kdim": wrong}, second),
+        ({"embed_dim": 8, "num_heads": 2, "vdim": wrong}, second),
+    ):
+        with pytest.raises(TypeError) as caught:
+            MultiheadAttention(**sizes)
+        assert str(caught.value).startswith(f"{names} must be integers; got")
+        assert repr(wrong) in str(caught.value)
 
 
 def test_the_smallest_layer():
     assert MultiheadAttention(1, 1).head_dim == 1
 
 
-BOTH = "query, key, value must "
-SHARE = "key and value must share S, and all three B; "
-
-
 @pytest.mark.parametrize("batch_first", [False, True])
 @pytest.mark.parametrize(
     ("shapes", "message"),
     [
-        (((E,), (E,), (E,)), f"{BOTH}all be 2-D or 3-D; got"),
-        (((1, T, B, E), (1, S, B, E), (1, S, B, E)), f"{BOTH}all be 2-D or 3-D; got"),
-        (((T, B, E), (S, 9), (S, B, 13)), f"{BOTH}all be 2-D or 3-D; got"),
-        (((T, B, E), (S, B, 9), (S, 13)), f"{BOTH}all be 2-D or 3-D; got"),
-        (((T, E), (S, B, 9), (S, B, 13)), f"{BOTH}all be 2-D or 3-D; got"),
-        (((T, B, E), (S, B, E), (S, B, 13)), f"{BOTH}be (22, 9, 13) wide; got"),
-        (((T, B, E), (S, B, 9), (S, B, E)), f"{BOTH}be (22, 9, 13) wide; got"),
-        (((T, B, 9), (S, B, 9), (S, B, 13)), f"{BOTH}be (22, 9, 13) wide; got"),
-        (((T, E), (S, 13), (S, 9)), f"{BOTH}be (22, 9, 13) wide; got"),
-        (((T, B, E), (S, B, 9), (T, B, 13)), SHARE),
-        (((T, B, E), (S, B, 9), (S, 1, 13)), SHARE),
-        (((T, B, E), (S, 1, 9), (S, 1, 13)), SHARE),
-        (((T, E), (S, 9), (T, 13)), SHARE),
+        (((E,), (E,), (E,)), "query must have shape ({}, embed_dim); got (22,)"),
+        (((1, T, B, E), (1, S, B, E), (1, S, B, E)), "query must have shape ({}, emb"),
+        (((T, B, E), (S, 9), (S, B, 13)), "key must have shape ({}, kdim); got (7, 9)"),
+        (((T, B, E), (S, B, 9), (S, 13)), "value must have shape ({}, vdim); got (7, "),
+        (((T, E), (S, B, 9), (S, B, 13)), "key must have shape (length, kdim); got"),
+        (((T, E), (S, 9), (S, B, 13)), "value must have shape (length, vdim); got"),
+        (
+            ((T, B, 9), (S, B, 9), (S, B, 13)),
+            "query must be embed_dim = 22 wide; got 9",
+        ),
+        (((T, B, E), (S, B, E), (S, B, 13)), "key must be kdim = 9 wide; got 22"),
+        (((T, B, E), (S, B, 9), (S, B, E)), "value must be vdim = 13 wide; got 22"),
+        (((T, E), (S, 13), (S, 9)), "key must be kdim = 9 wide; got 13"),
+        (((T, B, E), (S, B, 9), (T, B, 13)), "share their length S; got 7 and 5"),
+        (((T, B, E), (S, B, 9), (S, 1, 13)), "share B in ({}, width); got 3, 3 and 1"),
+        (((T, B, E), (S, 1, 9), (S, 1, 13)), "share B in ({}, width); got 3, 1 and 1"),
+        (((T, B, E), (S, 1, 9), (S, B, 13)), "share B in ({}, width); got 3, 1 and 3"),
+        (((T, E), (S, 9), (T, 13)), "key and value must share their length S; got 7"),
     ],
     ids=str,
 )
@@ -632,24 +660,56 @@ def test_shapes_that_do_not_fit(shapes, message, batch_first):
         inputs = [x.transpose(0, 1) if x.dim() == 3 else x for x in inputs]
     with pytest.raises(ValueError) as caught:
         layer(*inputs)
-    assert str(caught.value).startswith(message)
-    assert str([tuple(x.shape) for x in inputs]) in str(caught.value)
-    if message == SHARE:
-        assert str(caught.value).endswith(f"with batch_first={batch_first}")
+    axes = "B, length" if batch_first else "length, B"
+    assert message.format(axes) in str(caught.value)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("nonsense", [None, [[1.0]], "query"], ids=repr)
+def test_inputs_that_are_no_tensors(nonsense, name):
+    layer = make(MultiheadAttention)
+    given = dict(zip(NAMES, sources(layer, "three")))
+    given[name] = nonsense
+    came = type(nonsense).__name__
+    with pytest.raises(TypeError, match=f"{name} must be a tensor; got {came}"):
+        layer(**given)
 
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.int64], ids=str)
 @pytest.mark.parametrize("widths", [{}, {"kdim": 9, "vdim": 13}], ids=str)
-def test_inputs_of_another_dtype(widths, dtype, name):
+def test_one_input_of_another_dtype(widths, dtype, name):
     layer = MultiheadAttention(E, H, **widths)
     given = {n: x.detach().float() for n, x in zip(NAMES, sources(layer, "three"))}
     given[name] = given[name].to(dtype)
-    came = [x.dtype for x in given.values()]
+    first, second, third = (x.dtype for x in given.values())
     with pytest.raises(TypeError) as caught:
         layer(**given)
-    message = f"query, key, value must be torch.float32; got {came}"
-    assert str(caught.value) == message
+    came = f"got {first}, {second} and {third}"
+    assert str(caught.value) == f"query, key and value must share one dtype; {came}"
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])  # which knows no autocast
+def test_another_dtype_than_the_layers(device):
+    layer = MultiheadAttention(E, H, kdim=9, vdim=13, device=device)
+    inputs = [torch.zeros(S, B, n, dtype=F64, device=device) for n in (E, 9, 13)]
+    message = "dtype of the layer; got torch.float64 for a layer of torch.float32"
+    with pytest.raises(TypeError, match=message):
+        layer(*inputs)
+
+
+@pytest.mark.parametrize("came", [(1, S), (B, S), (S + 1,), ()], ids=str)
+def test_a_padding_mask_of_unbatched_input_is_named_as_it_came(came):
+    ours, x = make(MultiheadAttention), tensor(S, E)
+    with pytest.raises(ValueError) as caught:
+        ours(x, x, x, torch.zeros(came).bool())
+    assert str(caught.value) == f"key_padding_mask must be ({S},); got {came}"
+
+
+def test_a_padding_mask_of_unbatched_input_is_a_tensor():
+    ours, x = make(MultiheadAttention), tensor(S, E)
+    with pytest.raises(TypeError, match="key_padding_mask must be a tensor; got list"):
+        ours(x, x, x, [False] * S)
 
 
 @pytest.mark.parametrize("source", ["self", "three"])

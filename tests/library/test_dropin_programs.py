@@ -222,6 +222,35 @@ def test_both_derivatives(masked, need_weights, monkeypatch):
         assert gradgradcheck(function, inputs)
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit.:DeprecationWarning")
+# what is asked of the inputs is asked of the traced ones alone
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
+@pytest.mark.parametrize("need_weights", [False, True])
+@pytest.mark.parametrize("padded", [False, True])
+def test_a_trace_computes_the_same_at_other_sizes(padded, need_weights, monkeypatch):
+    monkeypatch.setattr(tiled, "TILE", 12)
+    ours = make(MultiheadAttention, batch_first=True, add_bias_kv=True)
+
+    def arguments(B, T, S):
+        given = [tensor(B, n, E).detach() for n in (T, S, S)]
+        return [*given, hiding(B, S)] if padded else given
+
+    class Wrapped(nn.Module):
+        def forward(self, query, key, value, padding=None):
+            found = self.inner(query, key, value, padding, need_weights=need_weights)
+            return found if need_weights else found[0]
+
+    call = Wrapped()
+    call.inner = ours
+    file = io.BytesIO()
+    torch.jit.save(torch.jit.trace(call, arguments(B, T, S), check_trace=False), file)
+    file.seek(0)
+    program = torch.jit.load(file)  # made of torch's operations alone
+    for sizes in ((B, T, S), (1, 8, 4), (2, 2, 9)):
+        given = arguments(*sizes)
+        assert_close(program(*given), call(*given))
+
+
 # --- copies -------------------------------------------------------------------
 
 
@@ -411,6 +440,8 @@ def test_nested_input(layout):
     ):
         with pytest.raises(ValueError, match="nested input takes no mask and returns"):
             ours(*nested, **options)
+    with pytest.raises(ValueError, match="pass attn_mask as well"):
+        ours(*nested, need_weights=False, is_causal=True)
 
 
 @NESTED

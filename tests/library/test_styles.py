@@ -310,6 +310,34 @@ def test_copies_and_pickles_compute_the_same(style):
         assert torch.equal(call(twin, *inputs())[0], output)
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit.trace:DeprecationWarning")
+# what is asked of the inputs is asked of the traced ones alone
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
+@every_style
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("own", [False, True], ids=["three", "self"])
+def test_a_trace_computes_the_same_at_other_sizes(style, own, masked):
+    module = make(style).eval()
+
+    def arguments(B, T, S):
+        S = T if own else S
+        first, *others = (torch.randn(B, n, E).double() for n in (T, S, S))
+        operands = [first] * 3 if own else [first, *others]
+        if masked:
+            mask = torch.rand(B, T, S) < 0.5
+            mask[:, 0] = False  # sees no key
+            operands.append(mask)
+        if style is EinsumMHA:
+            operands[:3] = [x.transpose(0, 1) for x in operands[:3]]
+            operands[3:] = [x.permute(1, 2, 0) for x in operands[3:]]
+        return operands
+
+    program = torch.jit.trace(module, arguments(B, T, S), check_trace=False)
+    for sizes in ((B, T, S), (1, 8, 4), (2, 1, 9)):
+        given = arguments(*sizes)
+        assert_close(program(*given), module(*given))
+
+
 @every_style
 def test_state_dicts_load_back(style):
     module, fresh = make(style), style(E, H).double().eval()
@@ -342,10 +370,14 @@ def test_wrong_sizes_are_named(style, arguments, message):
     ("arguments", "message"),
     [
         ((6.0, 3), "must be integers; got 6.0 and 3"),
+        ((6, 3.0), "must be integers; got 6 and 3.0"),
+        ((6, True), "must be integers; got 6 and True"),
+        ((True, 1), "must be integers; got True and 1"),
         ((6, "3"), "must be integers; got 6 and '3'"),
         ((None, 3), "must be integers; got None and 3"),
         ((6, 3, "0.1"), "dropout must be a number; got str"),
         ((6, 3, None), "dropout must be a number; got NoneType"),
+        ((6, 3, True), "dropout must be a number; got bool"),  # meant as the bias
     ],
 )
 def test_wrong_types_of_sizes_are_named(style, arguments, message):
@@ -361,9 +393,9 @@ def test_wrong_types_of_sizes_are_named(style, arguments, message):
         (((B, T, 9), (B, S, E), (B, S, E)), "query must be embed_dim = 22 wide; got 9"),
         (((B, T, E), (B, S, 9), (B, S, E)), "key must be embed_dim = 22 wide; got 9"),
         (((B, T, E), (B, S, E), (B, S, 9)), "value must be embed_dim = 22 wide; got 9"),
-        (((B, T, E), (4, S, E), (4, S, E)), "share B; got 3, 4 and 4"),
-        (((B, T, E), (4, S, E), (B, S, E)), "share B; got 3, 4 and 3"),
-        (((B, T, E), (B, S, E), (4, S, E)), "share B; got 3, 3 and 4"),
+        (((B, T, E), (4, S, E), (4, S, E)), r"share B in \(.*\); got 3, 4 and 4"),
+        (((B, T, E), (4, S, E), (B, S, E)), r"share B in \(.*\); got 3, 4 and 3"),
+        (((B, T, E), (B, S, E), (4, S, E)), r"share B in \(.*\); got 3, 3 and 4"),
         (((B, T, E), (B, S, E), (B, 8, E)), "share their length S; got 7 and 8"),
     ],
 )
@@ -414,6 +446,16 @@ def test_autocast_may_mix_dtypes(style):
         output, _ = call(module, query.bfloat16())
     exact, _ = call(module, query)
     # bfloat16 keeps 8 bits; the outputs are a few units large
+    assert_close(output.float(), exact, atol=0.2, rtol=0.1)
+
+
+@every_style
+def test_autocast_may_mix_dtypes_of_the_three(style):
+    module = make(style, torch.float32)
+    query, key, value = inputs(torch.float32)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        output, _ = call(module, query, key.bfloat16(), value)
+    exact, _ = call(module, query, key, value)
     assert_close(output.float(), exact, atol=0.2, rtol=0.1)
 
 

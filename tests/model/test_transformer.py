@@ -3,7 +3,15 @@
 import pytest
 import torch
 
-from mha_lib.model import ATTENTIONS, LanguageModel, Sizes, next_token_loss
+from mha_lib.model import (
+    ATTENTIONS,
+    LanguageModel,
+    Sizes,
+    generate,
+    load_kept,
+    next_token_loss,
+    next_token_probabilities,
+)
 
 SIZES = Sizes(vocabulary=13, context=9, embed_dim=12, num_heads=3, num_layers=2)
 
@@ -47,6 +55,36 @@ def test_no_place_sees_a_later_token(style):
 def test_the_loss_begins_at_guessing():
     loss = next_token_loss(made("fused")(tokens()[:, :-1]), tokens())
     assert abs(loss.item() - torch.tensor(13.0).log().item()) < 0.1
+
+
+@pytest.mark.parametrize("style", ATTENTIONS)
+def test_the_last_logits_are_those_of_the_last_place(style):
+    model = made(style)
+    torch.testing.assert_close(model(tokens(), last=True), model(tokens())[:, -1])
+
+
+def test_writing_asks_for_the_last_place_alone():
+    asked = []
+    model = made("fused")
+    model.output.register_forward_hook(lambda _, given, out: asked.append(out.shape))
+    generate(model, tokens(), new=4)
+    assert asked == 4 * [(5, SIZES.vocabulary)]
+
+
+@pytest.mark.parametrize("temperature", [0, 1])
+def test_the_text_is_that_of_all_logits(temperature):
+    model, tokenizer = load_kept()
+    text = torch.tensor([tokenizer.encode("The name of the ")])
+    drawn, again = (torch.Generator().manual_seed(3) for _ in "ab")
+    options = {"temperature": temperature, "top_k": 20}
+    written = generate(model, text, 60, generator=drawn, **options)
+    with torch.no_grad():
+        for _ in range(60):
+            logits = model(text[:, -model.sizes.context :])[:, -1]
+            chances = next_token_probabilities(logits, **options)
+            token = torch.multinomial(chances, 1, generator=again)
+            text = torch.cat([text, token], dim=1)
+    assert torch.equal(written, text)
 
 
 def test_what_does_not_fit_is_said():
