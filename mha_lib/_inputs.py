@@ -50,7 +50,7 @@ def check_inputs(
     widths: Sequence[tuple[str, int]],
     dtype: torch.dtype,
     *,
-    batch_axis: int = 0,
+    batch_axis: int,
     unbatched: bool = False,
 ) -> None:
     """Raise unless query, key and value fit the layer and one another.

@@ -10,15 +10,13 @@ EQUIVALENT: dict[str, tuple[str, ...]] = {
         "attention.attend: k → v",
         "tiled.attend_in_tiles: k → v #3",
         "_inputs.check_operands: q → k",
-        "dropin.MultiheadAttention.forward: query → key #7",
         "dropin.MultiheadAttention.forward: k → v #4",
         "dropin.MultiheadAttention.forward: v → k #4",
-        "dropin.MultiheadAttention._check: q → k",
-        "dropin.MultiheadAttention._check: q → k #4",
-        "dropin.MultiheadAttention._check: k → v #4",
+        "dropin.MultiheadAttention.forward: query → key #4",
+        "dropin.MultiheadAttention.forward: key → value #3",
         "dropin.MultiheadAttention._project: 0 → 1",
+        "_inputs.check_inputs: 0 → 1 #2",
         "_inputs.resolve_inputs: 0 → 1 #2",
-        "_inputs.resolve_inputs: query → key #3",
         "styles.builtin.BuiltinMHA.forward: key → value #3",
         "styles.split_concat.SplitConcatMHA.forward: key → value #2",
         "dropin.MultiheadAttention.forward: q → k #4",
@@ -60,8 +58,8 @@ EQUIVALENT: dict[str, tuple[str, ...]] = {
         "None → self.torch_empty_rows",
     ),
     "under this condition the two are one object": (
-        "dropin.MultiheadAttention._project: key → value #2",
-        "dropin.MultiheadAttention._project: query → key #3",
+        "dropin.MultiheadAttention._project: key → value",
+        "dropin.MultiheadAttention._project: query → key #2",
         "styles.fused.FusedMHA._project: query → key #2",
         "styles.fused.FusedMHA._project: key → value",
     ),
@@ -131,9 +129,12 @@ EQUIVALENT: dict[str, tuple[str, ...]] = {
         "masks.making.combine_masks: 1 → 0",
         "tiled.attend_in_tiles: False → True",
     ),
-    "zip stops after three": (
-        "styles.fused.FusedMHA._project: 3 → 4 #3",
-        "dropin.MultiheadAttention._project: 3 → 4 #4",
+    "zip and map stop after three": (
+        "_inputs.resolve_inputs: 3 → 4",
+        "_inputs.project: 3 → 4",
+    ),
+    "a row of equal numbers, whatever they are": (
+        "attention._softmax: scores.new_zeros → scores.new_ones",
     ),
     "autograd brings a gradient to the dtype of its input": (
         "tiled._Tiled.backward: (grad_kt * scale).mT.to(k.dtype) → (grad_kt * "
@@ -148,7 +149,7 @@ EQUIVALENT: dict[str, tuple[str, ...]] = {
     "the weights that are asked for are thrown away": (
         "dropin.MultiheadAttention.forward: self.forward(*x, need_weights=False) → "
         "self.forward(*x)",
-        "dropin.MultiheadAttention.forward: False → True #2",
+        "dropin.MultiheadAttention.forward: False → True #3",
     ),
     "the softmax does not see what is added to all scores of a query": (
         "dropin.MultiheadAttention.forward: q.new_zeros → q.new_ones",

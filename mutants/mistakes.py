@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 from mutants.operators import Mutant
 
-SOFTMAX = "scores.masked_fill(~mask, lowest).softmax(dim)"
+SOFTMAX = "torch.where(mask, scores, fill).softmax(dim)"
 SCALE = "scale = 1.0 / math.sqrt(q.shape[-1])"
 SCORES = "(q * scale) @ k.transpose(-2, -1)"
 WEIGHTS = "return _softmax(scores, mask)"
@@ -27,7 +27,7 @@ MISTAKES: dict[str, dict[str, Row]] = {
         "over the whole map": (
             "attention",
             SOFTMAX,
-            "scores.masked_fill(~mask, lowest).flatten(-2).softmax(-1).view_as(scores)",
+            "torch.where(mask, scores, fill).flatten(-2).softmax(-1).view_as(scores)",
         ),
         "twice": ("attention", SOFTMAX, f"{SOFTMAX}.softmax(dim)"),
         "twice, unmasked": (
@@ -151,8 +151,8 @@ MISTAKES: dict[str, dict[str, Row]] = {
     "projections": {
         "keys and values from the query": (
             "styles.fused",
-            "zip((query, key, value), weights, biases)",
-            "zip((query, query, query), weights, biases)",
+            "project((query, key, value), weights, bias)",
+            "project((query, query, query), weights, bias)",
         ),
         "queries from the key": (
             "styles.batched",
@@ -193,9 +193,9 @@ MISTAKES: dict[str, dict[str, Row]] = {
         ),
         "none for the values": ("styles.batched", "self.v_proj(value)", "value"),
         "x W instead of x Wᵀ": (
-            "styles.fused",
-            "F.linear(x, weight, bias)",
-            "F.linear(x, weight.T, bias)",
+            "_inputs",
+            "map(F.linear, inputs, weights, biases)",
+            "map(F.linear, inputs, [w.T for w in weights], biases)",
         ),
         "an activation after them": (
             "styles.batched",
@@ -203,16 +203,14 @@ MISTAKES: dict[str, dict[str, Row]] = {
             "self.q_proj(query).relu()",
         ),
         "no bias for the queries": (
-            "dropin",
-            "tuple(F.linear(x, w, b) for x, w, b in zip(inputs, weights, biases))",
-            "tuple(F.linear(x, w, b if i else None) for i, (x, w, b) in "
-            "enumerate(zip(inputs, weights, biases)))",
+            "_inputs",
+            "map(F.linear, inputs, weights, biases)",
+            "map(F.linear, inputs, weights, [None, *biases[1:]])",
         ),
         "no bias for the values": (
-            "dropin",
-            "tuple(F.linear(x, w, b) for x, w, b in zip(inputs, weights, biases))",
-            "tuple(F.linear(x, w, b if i < 2 else None) for i, (x, w, b) in "
-            "enumerate(zip(inputs, weights, biases)))",
+            "_inputs",
+            "map(F.linear, inputs, weights, biases)",
+            "map(F.linear, inputs, weights, [*biases[:2], None])",
         ),
         "no output projection": (
             "styles.batched",
@@ -231,26 +229,26 @@ MISTAKES: dict[str, dict[str, Row]] = {
         ),
     },
     "mask values": {
-        "filled with +1e10": ("attention", SOFTMAX, SOFTMAX.replace("lowest", "1e10")),
-        "filled with −1": ("attention", SOFTMAX, SOFTMAX.replace("lowest", "-1.0")),
-        "filled with 0": ("attention", SOFTMAX, SOFTMAX.replace("lowest", "0.0")),
-        "filled with 1e−9": ("attention", SOFTMAX, SOFTMAX.replace("lowest", "1e-9")),
+        "filled with +1e10": ("attention", SOFTMAX, SOFTMAX.replace("fill", "1e10")),
+        "filled with −1": ("attention", SOFTMAX, SOFTMAX.replace("fill", "-1.0")),
+        "filled with 0": ("attention", SOFTMAX, SOFTMAX.replace("fill", "0.0")),
+        "filled with 1e−9": ("attention", SOFTMAX, SOFTMAX.replace("fill", "1e-9")),
         "filled with −1e9 in half precision": (
             "attention",
             SOFTMAX,
-            SOFTMAX.replace("lowest", "-1e9"),
+            SOFTMAX.replace("fill", "-1e9"),
         ),
         "filled with −∞": (
             "attention",
             SOFTMAX,
-            SOFTMAX.replace("lowest", "-math.inf"),
+            SOFTMAX.replace("fill", "-math.inf"),
         ),
         "added as 0 and 1": ("attention", SOFTMAX, "(scores + mask).softmax(dim)"),
         "after the softmax alone": ("attention", SOFTMAX, "scores.softmax(dim)"),
         "the result thrown away": (
             "attention",
             f"weights = {SOFTMAX}",
-            "scores.masked_fill(~mask, lowest); weights = scores.softmax(dim)",
+            "torch.where(mask, scores, fill); weights = scores.softmax(dim)",
         ),
         "scores of 0 hidden": (
             "attention",
@@ -264,7 +262,7 @@ MISTAKES: dict[str, dict[str, Row]] = {
         ),
     },
     "mask meaning": {
-        "inverted": ("attention", SOFTMAX, SOFTMAX.replace("~mask", "mask")),
+        "inverted": ("attention", SOFTMAX, SOFTMAX.replace("mask", "~mask")),
         "inverted for torch": (
             "masks.conventions",
             "return ~aligned.expand(B, H, T, S).reshape(B * H, T, S)",

@@ -247,6 +247,19 @@ def test_a_mask_may_lack_the_axis_of_the_keys():
     scores, mask = torch.randn(S, T), torch.arange(T) < 2  # sees all keys, or none
     expected = scores.softmax(0) * mask
     assert_close(masked_softmax(scores, mask, dim=0), expected)
+    keys = torch.arange(T) < 2  # one axis for three
+    assert_close(
+        masked_softmax(torch.zeros(B, S, T), keys, dim=2),
+        (keys / 2).expand(B, S, T),
+    )
+
+
+def test_a_row_that_sees_nothing_may_hold_nan():
+    scores = torch.tensor([[1.0, 2.0, torch.nan], [torch.nan] * 3], requires_grad=True)
+    weights = masked_softmax(scores, torch.tensor([[True, True, False], [False] * 3]))
+    weights.square().sum().backward()
+    assert not weights[1].any() and not scores.grad[1].any()
+    assert scores.grad.isfinite().all() and scores.grad[0, 0]
 
 
 def bias_like(*shape):

@@ -45,13 +45,13 @@ class GivenProjections(MultiheadAttention):
     static_k: Tensor | None = None  # (B·H, S, D)
     static_v: Tensor | None = None
 
-    def _project(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, ...]:
-        projected = list(super()._project(query, key, value))
+    def _project(self, inputs: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, ...]:
+        projected = list(super()._project(inputs))
         for i, static in ((1, self.static_k), (2, self.static_v)):
             if static is not None:
                 x = static.unflatten(0, (-1, self.num_heads))  # (B, H, S, D)
                 x = x.permute(2, 0, 1, 3).flatten(2)  # (S, B, E)
-                projected[i] = x if query.dim() == 3 else x[:, 0]
+                projected[i] = x if inputs[0].dim() == 3 else x[:, 0]
         return tuple(projected)
 
 
