@@ -13,6 +13,7 @@ from torch import Tensor
 
 from mha_lib.check import training
 from mha_lib.check.beside import ORDERS, RAN_WITH, UNFINISHED, located
+from mha_lib.check.by_size import BY_SIZE, told_by_size
 from mha_lib.check.catalogue import CUTS, GIVEN, MISTAKES, WEIGHTED
 from mha_lib.check.contract import Faults, adaptations, faults, judged
 from mha_lib.check.example import Example, example_of, revealed
@@ -200,7 +201,9 @@ def conclude(
     elif found.verdict == "unknown":
         found.example = example_of(cases, None)
         cut = any(x.code == "cut-otherwise" for x in found.evidence)
-        found.evidence += [] if seen.varies or cut else revealed(seen, loading)
+        told = any(x.code in BY_SIZE for x in found.evidence)
+        if not (seen.varies or cut or told):
+            found.evidence += revealed(seen, loading)
     return found
 
 
@@ -264,13 +267,17 @@ def _verdict(found: Diagnosis, seen: Seen, explanations: list, cases: list) -> N
     if not explanations:
         found.verdict = "unknown"
         found.evidence += _cut_otherwise(seen, cases)
-        if wrong := [case for case in cases if not shape_fits(case)]:
-            found.verdict = "failed"
+        if limits := told_by_size(cases):
+            found.evidence.append(limits)
+        elif wrong := sorted((x for x in cases if not shape_fits(x)), key=_by_chance):
+            some = any(fitting_policies([case], ()) for case in cases)
+            found.verdict = "unknown" if some else "failed"
             right, got = compute(wrong[0].problem), tuple(wrong[0].output.shape)
             required = tuple(right["output"].shape)
             shapes = {"required": required, "got": got, "axes": TASKS[seen.task].shape}
             shapes["sizes"] = wrong[0].problem.sizes
-            found.error = in_words(Fact("wrong-shape", shapes))
+            if not (found.error and _by_chance(wrong[0])):
+                found.error = in_words(Fact("wrong-shape", shapes))
             if "weights" in right and got == tuple(right["weights"].shape):
                 found.evidence.append(Fact("weights-came-first"))
         return
@@ -286,7 +293,7 @@ def _verdict(found: Diagnosis, seen: Seen, explanations: list, cases: list) -> N
     found.mistakes = [*names(explanation.route), *found.mistakes]
     if not found.mistakes and found.error and explanation.masks:
         found.verdict = UNFINISHED if seen.takes_no_mask else "unmet"
-        found.evidence.append(Fact("right-elsewhere"))
+        found.evidence.append(told_by_size(cases) or Fact("right-elsewhere"))
         return
     if found.mistakes:
         found.verdict = "named" if len(found.mistakes) == 1 else "stacked"
@@ -300,13 +307,20 @@ def _verdict(found: Diagnosis, seen: Seen, explanations: list, cases: list) -> N
     else:
         found.verdict = "right"
     if not explanation.masks:
-        leaks = not found.mistakes and _leaks(seen.task, cases)
-        code = "fill-leaks" if leaks else "masks-unknown"
-        found.evidence.append(Fact("masks-later" if found.mistakes else code))
-        if not found.mistakes:
+        if found.mistakes:
+            found.evidence.append(Fact("masks-later"))
+        else:
             found.verdict = "unknown"
+            leaks = _leaks(seen.task, cases)
+            code = "fill-leaks" if leaks else "masks-unknown"
+            found.evidence.append(told_by_size(cases) or Fact(code))
     elif len(explanation.policies) < 2 and seen.task in WEIGHTED:
         found.policy["empty rows"] = (*explanation.policies, "other")[0]
+
+
+def _by_chance(case: Case) -> bool:
+    """Whether axes that do not belong together fit, as one of them has the size 1."""
+    return 1 in map(case.problem.sizes.get, "TS")
 
 
 def _one_of(route: Route) -> Fact | None:
@@ -359,7 +373,7 @@ def _beside_the_numbers(
     dropout = False if "dropout-in-eval" in found.mistakes else None
     if seen.changed:
         extra.append("inputs-changed")
-        found.evidence.append(Fact("inputs-changed", {"names": seen.changed}))
+        found.evidence.append(Fact("inputs-changed", {"inputs": seen.changed}))
     if seen.numbers:
         extra.append("mask-not-boolean")
     if seen.dtype is not None and seen.dtypes != {seen.dtype}:

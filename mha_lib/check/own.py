@@ -48,6 +48,7 @@ from mha_lib.check.beside import located
 from mha_lib.check.diagnosis import Diagnosis
 from mha_lib.check.example import Example, difference
 from mha_lib.check.search import matches
+from mha_lib.check.seen import changed_inputs
 from mha_lib.check.tasks import TASKS, Task
 from mha_lib.check.words import Fact
 
@@ -238,10 +239,10 @@ def _conclude(
     answers = beside.run(reference, probes)
     found = Diagnosis(name, "failed")
     holds = {"runs": all("error" not in x for x in outcomes)}
-    changed = {n: None for x in outcomes for n in x.get("changed_inputs", ())}
+    changed = changed_inputs([*zip(probes, outcomes)])
     holds["inputs_unchanged"] = not changed
     if changed:
-        found.unmet.append(Fact("inputs-changed", {"names": [*changed]}))
+        found.unmet.append(Fact("inputs-changed", {"inputs": changed}))
     for probe, theirs, ours in zip(probes, outcomes, answers):
         right = ours["outputs"]["output"]
         yours = theirs.get("outputs", {}).get("output")

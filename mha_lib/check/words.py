@@ -180,6 +180,38 @@ def _factor(factor: float, scale: float, letters: str = "") -> str:
     return f"{said}: they are divided by {by}, where √D = {scale:.3g} is due."
 
 
+def _changed(inputs: Mapping[str, tuple]) -> str:
+    """What became of inputs that are not what they were."""
+    numbers = [name for name, shapes in inputs.items() if not shapes]
+    said = [f"{' and '.join(numbers)} held other numbers"] if numbers else []
+    said += [
+        f"{name} had another shape, {shapes[1]} where {shapes[0]} came in"
+        for name, shapes in inputs.items()
+        if shapes
+    ]
+    return f"After the call {', and '.join(said)}."
+
+
+OF_CALLS = {None: "", True: "of those with a mask, ", False: "of those without one, "}
+
+
+def _wrong_at_one(letters: list[str], masked: bool | None) -> str:
+    """That it is wrong where one of these sizes is 1, and nowhere else."""
+    *most, last = letters
+    one = f"{', '.join(most)} or {last}" if most else last
+    return f"In our tries, {OF_CALLS[masked]}it is wrong only where {one} is 1."
+
+
+def _wrong_from(limits: list[tuple[str, int, int]], masked: bool | None) -> str:
+    """Up to which size it is right, and from which on it is wrong."""
+    said = " and ".join(
+        f"for {letter} up to {right}, and wrong from {letter} = {wrong} on"
+        for letter, right, wrong in limits
+    )
+    both = " (both were large together)" if len(limits) > 1 else ""
+    return f"In our tries, {OF_CALLS[masked]}it is right {said}{both}."
+
+
 MADE_OF = {  # where no key is seen
     "nan": "NaN",
     "zeros": "zeros",
@@ -215,6 +247,8 @@ WORDS: dict[str, str | Callable[..., str]] = {
     "masks-later": "The masks cannot be judged before that: fix this first.",
     "masks-unknown": "Without a mask all is right: look at what the mask does, which "
     "no mistake that has a name here explains.",
+    "wrong-at-one": _wrong_at_one,
+    "wrong-from": _wrong_from,
     "fill-leaks": "Where the scores of all visible keys are far below 0, hidden keys "
     "take the weight: they are filled with a number that is not low enough, such as "
     "-20. Use float('-inf') or torch.finfo(dtype).min.",
@@ -222,9 +256,7 @@ WORDS: dict[str, str | Callable[..., str]] = {
     "weights-came-first": "That is the shape of the weights: the output comes first, "
     "return (output, weights).",
     # beside the numbers
-    "inputs-changed": lambda names: (
-        f"After the call {' and '.join(names)} held other numbers."
-    ),
+    "inputs-changed": _changed,
     "other-dtype": lambda came, went: f"{came} came in, {', '.join(went)} came out.",
     "no-gradient": _lost,
     "other-gradient": lambda names, where: (
@@ -366,6 +398,9 @@ WORDS |= {
     "next-mask": "Next: with T = 2 and S = 3, hide one key. Print the scores before "
     "the softmax and the weights after it: a hidden score has to be -inf, its weight "
     "0, and the other weights of the row have to sum to 1.",
+    "next-size": "Next: call it yourself at a size that is right and at one that is "
+    "wrong, and print the shape after each line: which axis is taken for another, or "
+    "which number of yours is a limit?",
     "next-after": "Next: print weights @ v for one sequence with E = 4 and two heads, "
     "and after it each step up to what you return: how are the heads joined, and what "
     "is done to them?",

@@ -52,8 +52,8 @@ MISTAKES = (
     ),
     Mistake(
         "inputs-changed",
-        "After the call an input holds other numbers",
-        "an operation in place (one that ends in _, or x[…] = …) writes into an input",
+        "After the call an input is not what it was",
+        "an operation in place (one that ends in _, or x[…] = …) changes it",
         "05_masks#what-goes-wrong",
     ),
     Mistake(
