@@ -383,15 +383,15 @@ def _beside_the_numbers(
         found.evidence.append(Fact("other-dtype", dtypes))
     if found.verdict in ("right", "named", "stacked") and explanations:
         explained = explanations[0]
-        wrong, averaged = training.returned_weights(seen, explained, cases)
+        wrong, flat = training.returned_weights(seen, explained, cases)
         if wrong and training.is_no_consequence(seen, explained, cases):
             extra.append("weights-returned-wrong")
-        if averaged:
-            found.policy["weights"] = Fact("averaged")
+        if flat:
+            found.policy["weights"] = Fact(flat)
         policy = "" if found.mistakes else found.policy.get("empty rows", "")
         beside = training.empty_rows(seen, policy, cases) if policy else ""
         if any(seen.maps) and not seen.no_pair:
-            fault = training.weights_fault(seen, wrong, averaged)
+            fault = training.weights_fault(seen, wrong, flat)
             if beside == "NaN" and not fault:
                 fault = Fact("weights", {"empty": True})
             lacks["weights"] = fault

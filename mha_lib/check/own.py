@@ -59,7 +59,7 @@ BUILT_IN = set(TASKS)
 SEEDS = range(3)  # with each of them the cases have to tell the mistakes apart
 Draw = Callable[[torch.Generator], Mapping[str, dict]]
 Mistakes = Mapping[str, tuple[object, str]]
-Words = Callable[[Tensor, Tensor], str]
+Words = Callable[[Tensor, Tensor, Mapping[str, object]], str]
 
 
 def own_task(
@@ -73,7 +73,7 @@ def own_task(
     mistakes: Mistakes | None = None,
     tolerance: float = 0.0,
     axes: tuple[str, str] = ("", ""),
-    words: Words | None = None,
+    words: Callable[[Tensor, Tensor], str] | None = None,
 ) -> Task:
     """A task whose answers are compared with those of ``reference``.
 
@@ -107,7 +107,9 @@ def own_task(
     """
     _check_free(name)
     options = {"title": title, "signature": signature, "tolerance": tolerance}
-    options |= {"axes": axes, "words": words}
+    options |= {"axes": axes}
+    if words:
+        options["words"] = lambda yours, right, inputs: words(yours, right)
     task = made(name, reference, draw, call, mistakes=mistakes or {}, **options)
     wrong = {k: version for k, (version, _) in (mistakes or {}).items()}
     for seed in SEEDS if mistakes else SEEDS[:1]:
@@ -254,7 +256,8 @@ def _conclude(
         elif not same and found.example is None:
             kind = "mask" if right.dtype == yours.dtype == torch.bool else "output"
             alike = yours.shape == right.shape
-            seen = (words(yours, right),) if words and alike else ()
+            told = words and alike and words(yours, right, probe["inputs"])
+            seen = (told,) if told else ()
             seen = seen or _difference(yours, right)
             found.example = Example(probe["name"], kind, yours, right, *seen)
     holds["right"] = all(holds.values())

@@ -93,22 +93,25 @@ def _no_pair(got: str, pair: bool) -> str:
     return f"As the task calls it, {taken} fails: {got} comes back. Return {due}."
 
 
-def _weights(
-    some: bool = False, averaged: bool | None = None, empty: bool = False
-) -> str:
+def _weights(some: bool = False, kind: str = "", empty: bool = False) -> str:
     """What is amiss with the returned weights."""
     if empty:
         return (
             "Where a query sees no key, the output holds numbers and the weights that "
             "come back hold NaN: return the weights that the output is made of."
         )
-    if averaged is None:
+    if not kind:
         asked = "The weights have to be returned too, after the output"
         return asked + (
             ": some calls return them, others do not." if some else "; none came back."
         )
     asked = "The returned weights have to be (B, H, T, S), a map for each head; "
-    return asked + ("yours are averaged." if averaged else "yours are others.")
+    said = {
+        "averaged": "yours are averaged.",
+        "no-head-axis": "where there is one head, yours lack the axis of the heads.",
+        "others": "yours are others.",
+    }
+    return asked + said[kind]
 
 
 def _lost(names: list[str], where: list[str]) -> str:
@@ -318,10 +321,14 @@ WORDS: dict[str, str | Callable[..., str]] = {
     ),
     "call_by_place": "It has to take its arguments by place, in the order of the task; "
     "yours has {order}.",
-    "not-seen": "The task asks for this, and it was not seen to hold: {name}.",
+    "not-seen": lambda name: (
+        "The task asks for this, and it was not seen to hold: "
+        f"{name.removeprefix('right: ').replace('_', ' ')}."
+    ),
     # choices that are no mistakes
     "no-biases": lambda names: f"your layer has no {', '.join(names)}; they count as 0",
-    "averaged": "averaged over the heads",
+    "averaged": "the returned weights are averaged over the heads",
+    "no-head-axis": "where there is one head, the returned weights lack its axis",
     "empty-rows": lambda output, weights: (
         "the output of a query that sees no key is made of "
         f"{MADE_OF[output]}; in its row of the weights that come back stand {weights}"
