@@ -12,6 +12,7 @@ BEFORE = {"weights-first", "scores-times", "map-sums", "later-unseen", "some-uns
 SAYS_IT = {  # facts that are a next step
     *("cut-otherwise", "as-if-exchanged", "as-if-inverted", "as-if-folded"),
     *("as-if-left", "it-remembers", "it-makes-layers", "fill-leaks"),
+    "right-in-training",
 }
 STEPS = {  # of the other tasks
     "split_heads": "next-numbers",

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from mha_lib.check.catalogue import GIVEN, WEIGHTED
 from mha_lib.check.reference import Problem, compute, posed
-from mha_lib.check.search import Case, Explanation, matches, names
+from mha_lib.check.search import Case, Explanation, fitting_policies, matches, names
 from mha_lib.check.seen import Loading, Seen
 from mha_lib.check.words import Fact
 
@@ -15,8 +15,20 @@ __all__ = [
     "is_no_consequence",
     "returned_after_dropout",
     "returned_weights",
+    "right_in_training",
     "weights_fault",
 ]
+
+
+def right_in_training(seen: Seen, loading: Loading, cases: list[Case]) -> bool:
+    """Whether a call is wrong in evaluation mode and right in training mode."""
+    wrong = {c.name: c for c in cases if not fitting_policies([c], ())}
+    for probe, outcome in seen.pairs:
+        case = wrong.get(probe["name"].removeprefix("training: "))
+        outputs = loading.of(outcome).get("outputs")
+        if case and outputs and probe["options"].get("conduct") == "training":
+            return matches(outputs["output"], compute(case.problem)["output"])
+    return False
 
 
 def returned_weights(

@@ -243,6 +243,9 @@ WORDS: dict[str, str | Callable[..., str]] = {
     "view or reshape: is the transpose(0, 1) before it missing?",
     "as-if-left": "These are the answers of heads that stay behind the tokens, and "
     "of a transpose when they are joined: is the transpose missing when they are cut?",
+    "right-in-training": "In training mode, every dropout set to 0, it is right, and "
+    "in evaluation mode it is not: what does the code do only if self.training, or "
+    "only if not?",
     # the verdict
     "right-elsewhere": "Where it answers, it is right.",
     "reproduced": _reproduced,

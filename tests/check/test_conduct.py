@@ -307,3 +307,31 @@ def test_a_task_of_ones_own_says_what_became_of_an_input_too():
     with registered(task):
         said = repr(check(lambda x: 2 * x.unsqueeze_(0)[0], "double"))
     assert "x had another shape, (1, 3) where (3,) came in" in said
+
+
+# --- what differs between the modes -------------------------------------------------
+
+
+class MasksInTraining(Right):
+    """In evaluation mode it hides nothing, which no thrown away fill explains."""
+
+    def forward(self, query, key, value, mask=None):
+        return super().forward(query, key, value, mask if self.training else None)
+
+
+class MasksOddly(Right):
+    def forward(self, query, key, value, mask=None):
+        if mask is not None and not self.training:
+            mask = mask.roll(1, dims=1)
+        return super().forward(query, key, value, mask)
+
+
+@pytest.mark.parametrize("layer", [MasksInTraining, MasksOddly, MasksOddly(16, 2)])
+def test_what_is_wrong_in_evaluation_mode_alone_is_told_so(layer):
+    report = check(layer, "mha", num_heads=2)
+    assert (report.diagnosis.verdict, report.diagnosis.mistakes) == ("unknown", [])
+    said = repr(report)
+    assert (
+        "  In training mode, every dropout set to 0, it is right, and in eval" in said
+    )
+    assert "Without a mask all is right" not in said
