@@ -307,6 +307,8 @@ def _verdict(found: Diagnosis, seen: Seen, explanations: list, cases: list) -> N
             "all": len(cases),
             "mistakes": len(found.mistakes),
         }
+        if turned := _turned(explanation.route):
+            found.evidence.append(Fact("turned", {"matrices": turned}))
         found.evidence.append(Fact("reproduced", counts))
     else:
         found.verdict = "right"
@@ -325,6 +327,13 @@ def _verdict(found: Diagnosis, seen: Seen, explanations: list, cases: list) -> N
 def _by_chance(case: Case) -> bool:
     """Whether axes that do not belong together fit, as one of them has the size 1."""
     return 1 in map(case.problem.sizes.get, "TS")
+
+
+def _turned(route: Route) -> list[str]:
+    """The matrices that act as their transposes."""
+    parts = {x.stage for x in route if "weights-not-transposed" in x.names}
+    qkv = [f"W_{role}" for role in "qkv" if "project" in parts]
+    return qkv + ["W_o"] * ("out" in parts)
 
 
 def _one_of(route: Route) -> Fact | None:

@@ -250,6 +250,11 @@ WORDS: dict[str, str | Callable[..., str]] = {
     "right-elsewhere": "Where it answers, it is right.",
     "reproduced": _reproduced,
     "dots-left": "A `...` still stands in line {where}: is that part written?",
+    "turned": lambda matrices: (
+        f"It concerns {', '.join(matrices)} alone."
+        if len(matrices) < 4
+        else f"It concerns all of {', '.join(matrices)}."
+    ),
     "masks-later": "The masks cannot be judged before that: fix this first.",
     "masks-unknown": "Without a mask all is right: look at what the mask does, which "
     "no mistake that has a name here explains.",
