@@ -13,6 +13,7 @@ from torch import Tensor
 
 from mha_lib.check import training
 from mha_lib.check.beside import ORDERS, RAN_WITH, UNFINISHED, located
+from mha_lib.check.by_size import BY_SIZE, told_by_size
 from mha_lib.check.catalogue import CUTS, GIVEN, MISTAKES, WEIGHTED
 from mha_lib.check.contract import Faults, adaptations, faults, judged
 from mha_lib.check.example import Example, example_of, revealed
@@ -173,6 +174,10 @@ def conclude(
     guessed = of_sizes(cases) if simpler and of_torch else []
     if simpler and FITS_A_SQUARE & set(names(simpler[0].route)):
         guessed = []  # the one mistake is why it fails
+    if not seen.varies and training.right_in_training(seen, loading, cases):
+        # What is named would be wrong there, too.
+        simpler, explanations, guessed = [], [], []
+        found.evidence.append(Fact("right-in-training"))
     found.raised = given_away or guessed
     if simpler:
         found.mistakes = list(found.raised)
@@ -200,7 +205,9 @@ def conclude(
     elif found.verdict == "unknown":
         found.example = example_of(cases, None)
         cut = any(x.code == "cut-otherwise" for x in found.evidence)
-        found.evidence += [] if seen.varies or cut else revealed(seen, loading)
+        told = any(x.code in BY_SIZE for x in found.evidence)
+        if not (seen.varies or cut or told):
+            found.evidence += revealed(seen, loading)
     return found
 
 
@@ -264,13 +271,17 @@ def _verdict(found: Diagnosis, seen: Seen, explanations: list, cases: list) -> N
     if not explanations:
         found.verdict = "unknown"
         found.evidence += _cut_otherwise(seen, cases)
-        if wrong := [case for case in cases if not shape_fits(case)]:
-            found.verdict = "failed"
+        if limits := told_by_size(cases):
+            found.evidence.append(limits)
+        elif wrong := sorted((x for x in cases if not shape_fits(x)), key=_by_chance):
+            some = any(fitting_policies([case], ()) for case in cases)
+            found.verdict = "unknown" if some else "failed"
             right, got = compute(wrong[0].problem), tuple(wrong[0].output.shape)
             required = tuple(right["output"].shape)
             shapes = {"required": required, "got": got, "axes": TASKS[seen.task].shape}
             shapes["sizes"] = wrong[0].problem.sizes
-            found.error = in_words(Fact("wrong-shape", shapes))
+            if not (found.error and _by_chance(wrong[0])):
+                found.error = in_words(Fact("wrong-shape", shapes))
             if "weights" in right and got == tuple(right["weights"].shape):
                 found.evidence.append(Fact("weights-came-first"))
         return
@@ -286,7 +297,7 @@ def _verdict(found: Diagnosis, seen: Seen, explanations: list, cases: list) -> N
     found.mistakes = [*names(explanation.route), *found.mistakes]
     if not found.mistakes and found.error and explanation.masks:
         found.verdict = UNFINISHED if seen.takes_no_mask else "unmet"
-        found.evidence.append(Fact("right-elsewhere"))
+        found.evidence.append(told_by_size(cases) or Fact("right-elsewhere"))
         return
     if found.mistakes:
         found.verdict = "named" if len(found.mistakes) == 1 else "stacked"
@@ -296,17 +307,33 @@ def _verdict(found: Diagnosis, seen: Seen, explanations: list, cases: list) -> N
             "all": len(cases),
             "mistakes": len(found.mistakes),
         }
+        if turned := _turned(explanation.route):
+            found.evidence.append(Fact("turned", {"matrices": turned}))
         found.evidence.append(Fact("reproduced", counts))
     else:
         found.verdict = "right"
     if not explanation.masks:
-        leaks = not found.mistakes and _leaks(seen.task, cases)
-        code = "fill-leaks" if leaks else "masks-unknown"
-        found.evidence.append(Fact("masks-later" if found.mistakes else code))
-        if not found.mistakes:
+        if found.mistakes:
+            found.evidence.append(Fact("masks-later"))
+        else:
             found.verdict = "unknown"
+            leaks = _leaks(seen.task, cases)
+            code = "fill-leaks" if leaks else "masks-unknown"
+            found.evidence.append(told_by_size(cases) or Fact(code))
     elif len(explanation.policies) < 2 and seen.task in WEIGHTED:
         found.policy["empty rows"] = (*explanation.policies, "other")[0]
+
+
+def _by_chance(case: Case) -> bool:
+    """Whether axes that do not belong together fit, as one of them has the size 1."""
+    return 1 in map(case.problem.sizes.get, "TS")
+
+
+def _turned(route: Route) -> list[str]:
+    """The matrices that act as their transposes."""
+    parts = {x.stage for x in route if "weights-not-transposed" in x.names}
+    qkv = [f"W_{role}" for role in "qkv" if "project" in parts]
+    return qkv + ["W_o"] * ("out" in parts)
 
 
 def _one_of(route: Route) -> Fact | None:
@@ -359,7 +386,7 @@ def _beside_the_numbers(
     dropout = False if "dropout-in-eval" in found.mistakes else None
     if seen.changed:
         extra.append("inputs-changed")
-        found.evidence.append(Fact("inputs-changed", {"names": seen.changed}))
+        found.evidence.append(Fact("inputs-changed", {"inputs": seen.changed}))
     if seen.numbers:
         extra.append("mask-not-boolean")
     if seen.dtype is not None and seen.dtypes != {seen.dtype}:
@@ -369,15 +396,15 @@ def _beside_the_numbers(
         found.evidence.append(Fact("other-dtype", dtypes))
     if found.verdict in ("right", "named", "stacked") and explanations:
         explained = explanations[0]
-        wrong, averaged = training.returned_weights(seen, explained, cases)
+        wrong, flat = training.returned_weights(seen, explained, cases)
         if wrong and training.is_no_consequence(seen, explained, cases):
             extra.append("weights-returned-wrong")
-        if averaged:
-            found.policy["weights"] = Fact("averaged")
+        if flat:
+            found.policy["weights"] = Fact(flat)
         policy = "" if found.mistakes else found.policy.get("empty rows", "")
         beside = training.empty_rows(seen, policy, cases) if policy else ""
         if any(seen.maps) and not seen.no_pair:
-            fault = training.weights_fault(seen, wrong, averaged)
+            fault = training.weights_fault(seen, wrong, flat)
             if beside == "NaN" and not fault:
                 fault = Fact("weights", {"empty": True})
             lacks["weights"] = fault

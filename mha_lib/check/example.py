@@ -11,7 +11,7 @@ from mha_lib.check.search import Case, Explanation, matches
 from mha_lib.check.seen import Loading, Seen, shape_fits
 from mha_lib.check.words import Fact, in_words
 
-__all__ = ["Example", "difference", "example_of", "revealed"]
+__all__ = ["Example", "difference", "example_of", "largest", "revealed"]
 
 
 @dataclass
@@ -81,8 +81,8 @@ def _others(returned: Tensor | None, named: Tensor | None) -> bool:
 
 def _size(case: Case) -> tuple[bool, int]:
     """The fewest numbers come first, but those last of which a size is 1."""
-    answers = compute(case.problem).values()
-    return any(1 in x.shape[-2:] for x in answers), sum(x.numel() for x in answers)
+    numbers = sum(x.numel() for x in compute(case.problem).values())
+    return 1 in case.problem.sizes.values(), numbers
 
 
 Found = tuple[Fact, tuple[int, ...]]  # and the place of which it speaks
@@ -111,7 +111,7 @@ def _of_map(theirs: Tensor, ours: Tensor) -> Found | None:
     if len(seen):
         place = tuple(seen[0].tolist())
         return fact("hidden-weight", theirs[place], ours[place], *place)
-    place = _largest(theirs - ours)
+    place = largest(theirs - ours)
     return fact("other-weight", theirs[place], ours[place], *place)
 
 
@@ -126,12 +126,13 @@ def difference(
     if theirs.dtype == torch.bool:
         code, place = "other-mask", tuple((theirs != ours).nonzero()[0].tolist())
     else:
-        code, place = "other-number", _largest(theirs.double() - ours)
+        code, place = "other-number", largest(theirs.double() - ours)
     both = {"yours": theirs[place].item(), "right": ours[place].item()}
     return Fact(code, {"place": list(place)} | both), place
 
 
-def _largest(difference: Tensor) -> tuple[int, ...]:
+def largest(difference: Tensor) -> tuple[int, ...]:
+    """The place of the number that is farthest from 0; NaN is farther than any."""
     flat = difference.nan_to_num(float("inf")).abs().argmax()
     return tuple(int(i) for i in torch.unravel_index(flat, difference.shape))
 

@@ -1,5 +1,6 @@
 """What to do about a mistake that has no name: where it shows, and a next step."""
 
+from mha_lib.check.by_size import BY_SIZE
 from mha_lib.check.diagnosis import Diagnosis
 from mha_lib.check.words import Fact
 
@@ -11,6 +12,7 @@ BEFORE = {"weights-first", "scores-times", "map-sums", "later-unseen", "some-uns
 SAYS_IT = {  # facts that are a next step
     *("cut-otherwise", "as-if-exchanged", "as-if-inverted", "as-if-folded"),
     *("as-if-left", "it-remembers", "it-makes-layers", "fill-leaks"),
+    "right-in-training",
 }
 STEPS = {  # of the other tasks
     "split_heads": "next-numbers",
@@ -28,6 +30,7 @@ OF_ONE = {  # of attention, which has neither projections nor heads of its own
 def where(found: Diagnosis) -> list[Fact]:
     """In which calls it is right, and in which it is not."""
     holds = found.properties
+    by_size = any(getattr(x, "code", "") in BY_SIZE for x in found.evidence)
     cases = {k.removeprefix(CASE): x for k, x in holds.items() if k.startswith(CASE)}
     facts = []
     if cases:
@@ -35,7 +38,7 @@ def where(found: Diagnosis) -> list[Fact]:
         wrong = [name for name, holds in cases.items() if not holds]
         facts.append(Fact("cases", {"right": right, "wrong": wrong}))
     plain, masked = (holds.get(f"right_{x}_mask") for x in ("without", "with"))
-    if None not in (plain, masked) and not (plain and masked):
+    if None not in (plain, masked) and not (plain and masked) and not by_size:
         facts.append(Fact("with-and-without", {"plain": plain, "masked": masked}))
     if holds.get("rows_sum_to_one") is False:
         facts.append(Fact("rows-lost"))
@@ -48,6 +51,8 @@ def next_step(found: Diagnosis) -> list[Fact]:
     if codes & SAYS_IT:
         return []
     holds = found.properties
+    if codes & {*BY_SIZE}:
+        return [Fact("next-size")]
     if found.task in STEPS:
         code = STEPS[found.task]
     elif "right_with_mask" not in holds:

@@ -48,6 +48,7 @@ from mha_lib.check.beside import located
 from mha_lib.check.diagnosis import Diagnosis
 from mha_lib.check.example import Example, difference
 from mha_lib.check.search import matches
+from mha_lib.check.seen import changed_inputs
 from mha_lib.check.tasks import TASKS, Task
 from mha_lib.check.words import Fact
 
@@ -58,7 +59,7 @@ BUILT_IN = set(TASKS)
 SEEDS = range(3)  # with each of them the cases have to tell the mistakes apart
 Draw = Callable[[torch.Generator], Mapping[str, dict]]
 Mistakes = Mapping[str, tuple[object, str]]
-Words = Callable[[Tensor, Tensor], str]
+Words = Callable[[Tensor, Tensor, Mapping[str, object]], str]
 
 
 def own_task(
@@ -72,7 +73,7 @@ def own_task(
     mistakes: Mistakes | None = None,
     tolerance: float = 0.0,
     axes: tuple[str, str] = ("", ""),
-    words: Words | None = None,
+    words: Callable[[Tensor, Tensor], str] | None = None,
 ) -> Task:
     """A task whose answers are compared with those of ``reference``.
 
@@ -106,7 +107,9 @@ def own_task(
     """
     _check_free(name)
     options = {"title": title, "signature": signature, "tolerance": tolerance}
-    options |= {"axes": axes, "words": words}
+    options |= {"axes": axes}
+    if words:
+        options["words"] = lambda yours, right, inputs: words(yours, right)
     task = made(name, reference, draw, call, mistakes=mistakes or {}, **options)
     wrong = {k: version for k, (version, _) in (mistakes or {}).items()}
     for seed in SEEDS if mistakes else SEEDS[:1]:
@@ -238,10 +241,10 @@ def _conclude(
     answers = beside.run(reference, probes)
     found = Diagnosis(name, "failed")
     holds = {"runs": all("error" not in x for x in outcomes)}
-    changed = {n: None for x in outcomes for n in x.get("changed_inputs", ())}
+    changed = changed_inputs([*zip(probes, outcomes)])
     holds["inputs_unchanged"] = not changed
     if changed:
-        found.unmet.append(Fact("inputs-changed", {"names": [*changed]}))
+        found.unmet.append(Fact("inputs-changed", {"inputs": changed}))
     for probe, theirs, ours in zip(probes, outcomes, answers):
         right = ours["outputs"]["output"]
         yours = theirs.get("outputs", {}).get("output")
@@ -253,7 +256,8 @@ def _conclude(
         elif not same and found.example is None:
             kind = "mask" if right.dtype == yours.dtype == torch.bool else "output"
             alike = yours.shape == right.shape
-            seen = (words(yours, right),) if words and alike else ()
+            told = words and alike and words(yours, right, probe["inputs"])
+            seen = (told,) if told else ()
             seen = seen or _difference(yours, right)
             found.example = Example(probe["name"], kind, yours, right, *seen)
     holds["right"] = all(holds.values())

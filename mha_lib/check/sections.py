@@ -29,6 +29,7 @@ TITLES = {  # page: anchor: heading
     },
     "04_one_matrix_for_qkv": {
         "a-published-fault": "A published fault",
+        "each-third-meets-its-own-input": "Each third meets its own input",
         "what-goes-wrong": "What goes wrong",
     },
     "05_masks": {
@@ -65,7 +66,6 @@ TITLES = {  # page: anchor: heading
     "09_they_all_agree": {
         "nothing-complains": "Nothing complains",
         "one-query-is-not-enough": "One query is not enough",
-        "self-attention-hides-cross-attention": "Self-attention hides cross-attention",
         "training-mode": "Training mode",
         "zero-biases-hide-bias-mistakes": "Zero biases hide bias mistakes",
     },

@@ -10,6 +10,7 @@ from mha_lib.check.beside import (
     MAKES_LAYERS,
     NO_MASK,
     REMEMBERS,
+    RESHAPED,
     RETURNED,
     UNFINISHED,
 )
@@ -17,7 +18,7 @@ from mha_lib.check.catalogue import MASKS
 from mha_lib.check.reference import Problem, compute, posed
 from mha_lib.check.search import Case
 
-__all__ = ["SPECIAL", "Loading", "Seen", "shape_fits"]
+__all__ = ["SPECIAL", "Loading", "Seen", "changed_inputs", "shape_fits"]
 
 # Options of probes whose numbers name no mistake.
 SPECIAL = {"grad", "dtype", "device", "train", "conduct"}
@@ -42,6 +43,27 @@ class Loading:
         return outcome.get("alternatives", {}).get(self.name, {})
 
 
+def changed_inputs(pairs: list) -> dict[str, tuple]:
+    """Which inputs a call changed: their shapes before and after, () if the same.
+
+    Args:
+        pairs: probes and outcomes. Where several inputs are one tensor, all of them
+            change with one: those calls count only if no other tells.
+    """
+    apart = [o for p, o in pairs if "same" not in p["options"]]
+    for outcomes in apart, [o for _, o in pairs]:
+        names = sorted({n for o in outcomes for n in o.get("changed_inputs", ())})
+        if names:
+            notes = [n for o in outcomes for n in o.get("notes", ())]
+            shapes = {
+                n["name"]: (n["before"], n["after"])
+                for n in reversed(notes)
+                if n.get("code") == RESHAPED
+            }
+            return {name: shapes.get(name, ()) for name in names}
+    return {}
+
+
 class Seen:
     """Probes and outcomes, with the questions that are asked more than once."""
 
@@ -62,9 +84,7 @@ class Seen:
         self.takes_no_mask = any(o.get("code") == NO_MASK for _, o in compared)
         left = [n["line"] for n in self.notes if n.get("code") == UNFINISHED]
         self.dots = next(iter(left), "")  # where `...` stands
-        self.changed = sorted(
-            {n for _, o in self.pairs for n in o.get("changed_inputs", ())}
-        )
+        self.changed = changed_inputs(self.pairs)
         self.numbers = False  # a mask that holds numbers
         self.needless: dict = {}  # shapes, where a mask has axes of size 1 too many
         self._problems = self._turned = self._posed(False)

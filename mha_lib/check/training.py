@@ -5,7 +5,7 @@ from torch import Tensor
 
 from mha_lib.check.catalogue import GIVEN, WEIGHTED
 from mha_lib.check.reference import Problem, compute, posed
-from mha_lib.check.search import Case, Explanation, matches, names
+from mha_lib.check.search import Case, Explanation, fitting_policies, matches, names
 from mha_lib.check.seen import Loading, Seen
 from mha_lib.check.words import Fact
 
@@ -15,17 +15,34 @@ __all__ = [
     "is_no_consequence",
     "returned_after_dropout",
     "returned_weights",
+    "right_in_training",
     "weights_fault",
 ]
 
 
+def right_in_training(seen: Seen, loading: Loading, cases: list[Case]) -> bool:
+    """Whether a call is wrong in evaluation mode and right in training mode."""
+    wrong = {c.name: c for c in cases if not fitting_policies([c], ())}
+    for probe, outcome in seen.pairs:
+        case = wrong.get(probe["name"].removeprefix("training: "))
+        outputs = loading.of(outcome).get("outputs")
+        if case and outputs and probe["options"].get("conduct") == "training":
+            return matches(outputs["output"], compute(case.problem)["output"])
+    return False
+
+
 def returned_weights(
     seen: Seen, explained: Explanation, cases: list[Case]
-) -> tuple[bool, bool]:
-    """Whether other weights came than a known output is made of; whether an average."""
-    averaged = False
+) -> tuple[bool, str]:
+    """Whether other weights came than a known output is made of; what they lack.
+
+    Returns:
+        The latter as a code: "averaged" over the heads, or "no-head-axis" where one
+        head comes without one, which is an average, too; "" where every head has a map.
+    """
+    lacks = ""
     if seen.task not in GIVEN:
-        return False, averaged
+        return False, lacks
     policy = (explained.policies or ("nan",))[0]
     for case in cases:
         ours = compute(case.problem, explained.route, policy)
@@ -34,12 +51,15 @@ def returned_weights(
             continue
         expected = ours["weights"]
         theirs = case.weights.to(seen.dtype)
-        if theirs.dim() == 3 and expected.dim() == 4:
-            expected, averaged = expected.mean(1), True
+        flat = theirs.dim() == 3 and expected.dim() == 4
+        expected = expected.mean(1) if flat else expected
         peaks = max(1.0, expected.shape[-1] / 8) ** 0.5  # above the mean, of many keys
         if not matches(theirs, expected, 2.0 * peaks):
-            return True, averaged
-    return False, averaged
+            return True, ""
+        if flat:
+            several = case.problem.H > 1 or lacks == "averaged"
+            lacks = "averaged" if several else "no-head-axis"
+    return False, lacks
 
 
 def empty_rows(seen: Seen, policy: str, cases: list[Case]) -> str:
@@ -79,12 +99,12 @@ def is_no_consequence(seen: Seen, explained: Explanation, cases: list[Case]) -> 
     )
 
 
-def weights_fault(seen: Seen, wrong: bool, averaged: bool) -> Fact | None:
+def weights_fault(seen: Seen, wrong: bool, lacks: str) -> Fact | None:
     """Why the returned weights are not (B, H, T, S) in every call; None if they are."""
     if not all(seen.maps):
         return Fact("weights", {"some": any(seen.maps)})
-    if wrong or averaged:
-        return Fact("weights", {"averaged": averaged})
+    if wrong or lacks:
+        return Fact("weights", {"kind": lacks or "others"})
     return None
 
 

@@ -93,22 +93,25 @@ def _no_pair(got: str, pair: bool) -> str:
     return f"As the task calls it, {taken} fails: {got} comes back. Return {due}."
 
 
-def _weights(
-    some: bool = False, averaged: bool | None = None, empty: bool = False
-) -> str:
+def _weights(some: bool = False, kind: str = "", empty: bool = False) -> str:
     """What is amiss with the returned weights."""
     if empty:
         return (
             "Where a query sees no key, the output holds numbers and the weights that "
             "come back hold NaN: return the weights that the output is made of."
         )
-    if averaged is None:
+    if not kind:
         asked = "The weights have to be returned too, after the output"
         return asked + (
             ": some calls return them, others do not." if some else "; none came back."
         )
     asked = "The returned weights have to be (B, H, T, S), a map for each head; "
-    return asked + ("yours are averaged." if averaged else "yours are others.")
+    said = {
+        "averaged": "yours are averaged.",
+        "no-head-axis": "where there is one head, yours lack the axis of the heads.",
+        "others": "yours are others.",
+    }
+    return asked + said[kind]
 
 
 def _lost(names: list[str], where: list[str]) -> str:
@@ -180,6 +183,38 @@ def _factor(factor: float, scale: float, letters: str = "") -> str:
     return f"{said}: they are divided by {by}, where √D = {scale:.3g} is due."
 
 
+def _changed(inputs: Mapping[str, tuple]) -> str:
+    """What became of inputs that are not what they were."""
+    numbers = [name for name, shapes in inputs.items() if not shapes]
+    said = [f"{' and '.join(numbers)} held other numbers"] if numbers else []
+    said += [
+        f"{name} had another shape, {shapes[1]} where {shapes[0]} came in"
+        for name, shapes in inputs.items()
+        if shapes
+    ]
+    return f"After the call {', and '.join(said)}."
+
+
+OF_CALLS = {None: "", True: "of those with a mask, ", False: "of those without one, "}
+
+
+def _wrong_at_one(letters: list[str], masked: bool | None) -> str:
+    """That it is wrong where one of these sizes is 1, and nowhere else."""
+    *most, last = letters
+    one = f"{', '.join(most)} or {last}" if most else last
+    return f"In our tries, {OF_CALLS[masked]}it is wrong only where {one} is 1."
+
+
+def _wrong_from(limits: list[tuple[str, int, int]], masked: bool | None) -> str:
+    """Up to which size it is right, and from which on it is wrong."""
+    said = " and ".join(
+        f"for {letter} up to {right}, and wrong from {letter} = {wrong} on"
+        for letter, right, wrong in limits
+    )
+    both = " (both were large together)" if len(limits) > 1 else ""
+    return f"In our tries, {OF_CALLS[masked]}it is right {said}{both}."
+
+
 MADE_OF = {  # where no key is seen
     "nan": "NaN",
     "zeros": "zeros",
@@ -208,13 +243,23 @@ WORDS: dict[str, str | Callable[..., str]] = {
     "view or reshape: is the transpose(0, 1) before it missing?",
     "as-if-left": "These are the answers of heads that stay behind the tokens, and "
     "of a transpose when they are joined: is the transpose missing when they are cut?",
+    "right-in-training": "In training mode, every dropout set to 0, it is right, and "
+    "in evaluation mode it is not: what does the code do only if self.training, or "
+    "only if not?",
     # the verdict
     "right-elsewhere": "Where it answers, it is right.",
     "reproduced": _reproduced,
     "dots-left": "A `...` still stands in line {where}: is that part written?",
+    "turned": lambda matrices: (
+        f"It concerns {', '.join(matrices)} alone."
+        if len(matrices) < 4
+        else f"It concerns all of {', '.join(matrices)}."
+    ),
     "masks-later": "The masks cannot be judged before that: fix this first.",
     "masks-unknown": "Without a mask all is right: look at what the mask does, which "
     "no mistake that has a name here explains.",
+    "wrong-at-one": _wrong_at_one,
+    "wrong-from": _wrong_from,
     "fill-leaks": "Where the scores of all visible keys are far below 0, hidden keys "
     "take the weight: they are filled with a number that is not low enough, such as "
     "-20. Use float('-inf') or torch.finfo(dtype).min.",
@@ -222,9 +267,7 @@ WORDS: dict[str, str | Callable[..., str]] = {
     "weights-came-first": "That is the shape of the weights: the output comes first, "
     "return (output, weights).",
     # beside the numbers
-    "inputs-changed": lambda names: (
-        f"After the call {' and '.join(names)} held other numbers."
-    ),
+    "inputs-changed": _changed,
     "other-dtype": lambda came, went: f"{came} came in, {', '.join(went)} came out.",
     "no-gradient": _lost,
     "other-gradient": lambda names, where: (
@@ -286,10 +329,14 @@ WORDS: dict[str, str | Callable[..., str]] = {
     ),
     "call_by_place": "It has to take its arguments by place, in the order of the task; "
     "yours has {order}.",
-    "not-seen": "The task asks for this, and it was not seen to hold: {name}.",
+    "not-seen": lambda name: (
+        "The task asks for this, and it was not seen to hold: "
+        f"{name.removeprefix('right: ').replace('_', ' ')}."
+    ),
     # choices that are no mistakes
     "no-biases": lambda names: f"your layer has no {', '.join(names)}; they count as 0",
-    "averaged": "averaged over the heads",
+    "averaged": "the returned weights are averaged over the heads",
+    "no-head-axis": "where there is one head, the returned weights lack its axis",
     "empty-rows": lambda output, weights: (
         "the output of a query that sees no key is made of "
         f"{MADE_OF[output]}; in its row of the weights that come back stand {weights}"
@@ -366,6 +413,9 @@ WORDS |= {
     "next-mask": "Next: with T = 2 and S = 3, hide one key. Print the scores before "
     "the softmax and the weights after it: a hidden score has to be -inf, its weight "
     "0, and the other weights of the row have to sum to 1.",
+    "next-size": "Next: call it yourself at a size that is right and at one that is "
+    "wrong, and print the shape after each line: which axis is taken for another, or "
+    "which number of yours is a limit?",
     "next-after": "Next: print weights @ v for one sequence with E = 4 and two heads, "
     "and after it each step up to what you return: how are the heads joined, and what "
     "is done to them?",

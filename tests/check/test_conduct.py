@@ -1,15 +1,18 @@
 """What one call does not show: dropout, dtypes, devices and gradients."""
 
+import re
+
 import pytest
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
-from mha_lib.check import check, diagnose
+from mha_lib.check import check, diagnose, own_task, registered
 from mha_lib.check.catalogue import MISTAKES
 from tests.check.layers import NoScale, Right
 from tests.check.submissions_right import BareMatrices, FusedThatReturnsItsMap
 from tests.check.submissions_wrong import WRONG, Drops
+from tests.check.test_guessed import attention as right_attention
 
 
 class DropsWeights(Drops):
@@ -253,3 +256,82 @@ def test_a_notebook_may_have_switched_gradients_off(off):
         assert not torch.is_grad_enabled()
         assert diagnose(NoScale, "mha").mistakes == ["no-scale"]
     assert found.verdict == "right" and found.properties["gradients"]
+
+
+# --- inputs -------------------------------------------------------------------------
+
+
+def unsqueezes(q, k, v, mask=None):
+    out = right_attention(q, k, v, mask)
+    if mask is not None:
+        mask.unsqueeze_(0)
+    return out
+
+
+def turns(q, k, v, mask=None):
+    return right_attention(q, k.transpose_(-2, -1).mT, v, mask)
+
+
+def rewrites(q, k, v, mask=None):
+    out = right_attention(q, k, v, mask)
+    v.mul_(2)
+    return out
+
+
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        (unsqueezes, r"mask had another shape, \(1, .*\) where \(\d.*\) came in\."),
+        (turns, r"k had another shape, \((\d, \d), (\d), (\d)\) where \(\1, \3, \2\)"),
+        (rewrites, r"v held other numbers\."),
+    ],
+)
+def test_it_is_said_what_became_of_an_input(program, said):
+    report = check(program, "attention")
+    assert report.diagnosis.mistakes == ["inputs-changed"]
+    assert re.search(rf"  After the call {said}", repr(report))
+    assert ("numbers" in repr(report)) == (program is rewrites)
+
+
+def test_a_task_of_ones_own_says_what_became_of_an_input_too():
+    def split_heads(x, num_heads):
+        B, T, E = x.shape
+        return x.unsqueeze_(2).view(B, T, num_heads, -1).transpose(1, 2)
+
+    shape = r"x had another shape, \((\d+, \d+), 1, (\d+)\) where \(\1, \2\) came in"
+    assert re.search(shape, repr(check(split_heads)))
+
+    task = own_task(
+        "double", lambda x: 2 * x, lambda _: {"a row": {"x": torch.ones(3)}}
+    )
+    with registered(task):
+        said = repr(check(lambda x: 2 * x.unsqueeze_(0)[0], "double"))
+    assert "x had another shape, (1, 3) where (3,) came in" in said
+
+
+# --- what differs between the modes -------------------------------------------------
+
+
+class MasksInTraining(Right):
+    """In evaluation mode it hides nothing, which no thrown away fill explains."""
+
+    def forward(self, query, key, value, mask=None):
+        return super().forward(query, key, value, mask if self.training else None)
+
+
+class MasksOddly(Right):
+    def forward(self, query, key, value, mask=None):
+        if mask is not None and not self.training:
+            mask = mask.roll(1, dims=1)
+        return super().forward(query, key, value, mask)
+
+
+@pytest.mark.parametrize("layer", [MasksInTraining, MasksOddly, MasksOddly(16, 2)])
+def test_what_is_wrong_in_evaluation_mode_alone_is_told_so(layer):
+    report = check(layer, "mha", num_heads=2)
+    assert (report.diagnosis.verdict, report.diagnosis.mistakes) == ("unknown", [])
+    said = repr(report)
+    assert (
+        "  In training mode, every dropout set to 0, it is right, and in eval" in said
+    )
+    assert "Without a mask all is right" not in said

@@ -94,7 +94,8 @@ def test_averaged_weights_are_no_mistake_where_nobody_asks_for_others(
     asked, no_mistake
 ):
     said = repr(check(Averaged, "mha", requires=asked))
-    assert ("Not a mistake: averaged over the heads." in said) is no_mistake
+    words = "Not a mistake: the returned weights are averaged over the heads."
+    assert (words in said) is no_mistake
     assert ("yours are averaged." in said) is not no_mistake
 
 
@@ -255,3 +256,20 @@ def test_complex_numbers_are_compared_by_their_real_part():
         return (weights_of(q, k, mask) @ v).to(torch.complex64)
 
     assert diagnose(layer, "attention").mistakes == ["wrong-output-dtype"]
+
+
+class LosesItsAxis(BatchedMHA):
+    """One head is returned without an axis, which is no average of several."""
+
+    def forward(self, *inputs, **options):
+        output, weights = super().forward(*inputs, **options)
+        return output, weights.squeeze(1)
+
+
+@pytest.mark.parametrize("layer", [LosesItsAxis, LosesItsAxis(16, 1)])
+def test_weights_of_one_head_are_not_called_averaged(layer):
+    said = repr(check(layer, "mha"))
+    assert "where there is one head, the returned weights lack its axis" in said
+    asked = repr(check(layer, "mha", requires=["weights"]))
+    assert "where there is one head, yours lack the axis of the heads" in asked
+    assert "averaged" not in said + asked

@@ -300,6 +300,7 @@ AGREE = {  # which sizes may be equal, by the name of the probe
     "many sequences": {"TS"},
     "D = 1": {"HE"},
     "one head": {"DE"},
+    "one narrow head": {"DE"},
 }
 
 
@@ -327,9 +328,10 @@ def test_the_sizes_of_a_run_are_many_and_those_of_a_probe_differ(task, seeds):
         for probe in (p for p in probes if "conduct" not in p["options"]):
             one = {x for x, n in probe["sizes"].items() if n == 1}
             equal = {ab for ab in pairs(probe["sizes"]) if not set(ab) <= one}
-            square = task == "causal_mask" and probe["name"] == "plain"
-            assert equal <= ({"TS"} if square else AGREE.get(probe["name"], set()))
-            if task == "attention" and probe["name"] not in ("reveal", "D = 1"):
+            of = probe["name"].removesuffix(", no mask").removesuffix(", all seen")
+            square = task == "causal_mask" and of == "plain"
+            assert equal <= ({"TS"} if square else AGREE.get(of, set()))
+            if task == "attention" and of not in ("reveal", "D = 1"):
                 V = probe["sizes"]["V"]
                 assert V not in [n for x, n in probe["sizes"].items() if x != "V"]
 

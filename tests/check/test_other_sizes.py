@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from mha_lib.check import TASKS, diagnose
+from mha_lib.check import TASKS, check, diagnose
 from tests.check.layers import Right
 from tests.check.test_guessed import attention
 
@@ -130,3 +130,35 @@ def test_a_mask_cut_from_a_square_is_right_and_has_the_memory():
         for probe in TASKS[task].probes(0):
             longest = max(probe["sizes"][axis] for axis in "TS")
             assert 4 * longest**2 < 1 << 27, probe["name"]  # bytes
+
+
+@pytest.mark.parametrize("layer", [BareHeads, FeaturesFirst])
+@pytest.mark.parametrize("heads", [1, 2, 4])
+def test_a_layer_of_one_head_keeps_its_matrices_in_either_order(layer, heads):
+    assert diagnose(layer(16, heads), "mha", num_heads=heads).verdict == "right"
+
+
+class Turned(Right):
+    """Some of its matrices act as their transposes."""
+
+    turned = "o"
+
+    def __init__(self, embed_dim, num_heads):
+        super().__init__(embed_dim, num_heads)
+        for role in self.turned:
+            layer = getattr(self, f"w_{role}")
+            layer.forward = lambda x, layer=layer: x @ layer.weight + layer.bias
+
+
+@pytest.mark.parametrize(
+    ("roles", "said"),
+    [
+        ("o", "It concerns W_o alone."),
+        ("qkv", "It concerns W_q, W_k, W_v alone."),
+        ("qkvo", "It concerns all of W_q, W_k, W_v, W_o."),
+    ],
+)
+def test_it_is_said_which_matrices_are_turned(roles, said):
+    report = check(type("Layer", (Turned,), {"turned": roles}), "mha")
+    assert report.diagnosis.mistakes == ["weights-not-transposed"]
+    assert said in repr(report)

@@ -23,7 +23,9 @@ An outcome is a dictionary::
                                                          "chosen-dropout", or
                                                          "makes-layers"; or
                                                          "unfinished", with a line; or
-                                                         "returned", with what came
+                                                         "returned", with what came;
+                                                         or "reshaped", an input's name
+                                                         and its shapes
     "missing": ["b_k"]                                   a layer that has no bias
 
 Its modules import in one direction::
@@ -43,6 +45,7 @@ from .words import (
     RAN_WITH,
     REMEMBERS,
     REORDERED,
+    RESHAPED,
     RETURNED,
     SQUARE_MASK,
     UNFINISHED,
@@ -58,6 +61,7 @@ __all__ = [
     "RAN_WITH",
     "REMEMBERS",
     "REORDERED",
+    "RESHAPED",
     "RETURNED",
     "CHOSEN_DROPOUT",
     "SQUARE_MASK",

@@ -32,9 +32,8 @@ class Holder:
     @property
     def either_way(self) -> bool:
         """Whether nothing tells in which of two ways its matrices lie."""
-        shape = self.slots[0].shape
-        square = shape[-1] == shape[-2]
-        return self.out_in is None and square and not self.cube
+        *_, short, long = sorted(self.slots[0].shape)  # of one head, a cube is flat
+        return self.out_in is None and self.axes is None and short == long
 
     @property
     def rows(self) -> int:
@@ -65,7 +64,7 @@ class Holder:
         W = torch.cat([given[f"W_{part}"] for part in self.parts])
         b = torch.cat([given[f"b_{part}"] for part in self.parts])
         order = ORDERS.get("head by head" if count > 1 else loading, (0, 1, 2))
-        axes = self._axes(sizes, order) if self.cube else ""
+        axes = self._axes(sizes, order, loading) if self.cube else ""
         if n > 1 and not self.stacked:
             order = tuple("nhd".index(x) for x in axes if x != "e") or order
             b = b.view(n, H, D).permute(order).reshape(n * E)
@@ -88,7 +87,7 @@ class Holder:
         """By the letters of the axes."""
         return {"n": len(self.parts), **{x: sizes[x.upper()] for x in "hde"}}
 
-    def _axes(self, sizes: dict, order: tuple[int, ...]) -> str:
+    def _axes(self, sizes: dict, order: tuple[int, ...], loading: str) -> str:
         """The letters of a cube's axes: as known, or by their sizes and the order."""
         if self.axes is not None:
             return self.axes
@@ -100,7 +99,9 @@ class Holder:
             required = tuple(sizes[x] for x in letters)
             self._refuse(required, shape)
         wanted = "".join("nhd"[i] for i in order)
-        return next((x for x in fitting if x.replace("e", "") == wanted), fitting[0])
+        axes = next((x for x in fitting if x.replace("e", "") == wanted), fitting[0])
+        turned = self.either_way and loading == "transposed"
+        return axes.translate(str.maketrans("ed", "de")) if turned else axes
 
     def _fit(self, W: Tensor, shape: torch.Size, E: int, loading: str) -> Tensor:
         if self.stacked:

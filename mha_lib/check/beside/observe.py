@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
 
-from .words import MAKES_LAYERS, REMEMBERS, RETURNED, Advice, failure
+from .words import MAKES_LAYERS, REMEMBERS, RESHAPED, RETURNED, Advice, failure
 
 
 def outcome_of(
@@ -62,6 +62,11 @@ def outcome_of(
         changed = [k for k, x in before.items() if not torch.equal(x, given[k])]
         if changed:
             outcome["changed_inputs"] = changed
+            outcome["notes"] = [
+                {"code": RESHAPED, "name": k, "before": was, "after": now}
+                for k in changed
+                if (was := str((*before[k].shape,))) != (now := str((*given[k].shape,)))
+            ]
     if options.get("repeat"):
         outcome["outputs"] = {k: copied(x) for k, x in outcome["outputs"].items()}
         output = outcome["outputs"]["output"]  # a view would change with its input
@@ -76,10 +81,11 @@ def outcome_of(
         ]
         if changes:
             outcome["repeat_differs"] = not all(alike(*pair) for pair in changes)
+            notes = outcome.setdefault("notes", [])
             if outcome["repeat_differs"] and not _by_chance(call, given | before):
-                outcome["notes"] = [{"code": REMEMBERS}]
+                notes.append({"code": REMEMBERS})
             elif outcome["repeat_differs"] and _makes_layers(call, given | before):
-                outcome["notes"] = [{"code": MAKES_LAYERS}]
+                notes.append({"code": MAKES_LAYERS})
     if leaves:
         grads = [None] * len(leaves)
         if output.requires_grad:

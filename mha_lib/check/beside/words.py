@@ -17,6 +17,7 @@ MAKES_LAYERS = "makes-layers"  # and of another: each call makes layers anew
 REORDERED = "reordered"  # and of one that names its arguments in another order
 CHOSEN_DROPOUT = "chosen-dropout"  # of one that has a dropout by choice, if any
 RETURNED = "returned"  # and of one that returns no tensor and no pair
+RESHAPED = "reshaped"  # and of one that gives an input another shape
 SQUARE_MASK = "square-mask"  # and of an error
 NO_MASK = "no-mask"  # and of another
 UNFINISHED = "unfinished"  # and of a third, and of a note

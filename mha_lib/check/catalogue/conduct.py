@@ -52,8 +52,8 @@ MISTAKES = (
     ),
     Mistake(
         "inputs-changed",
-        "After the call an input holds other numbers",
-        "an operation in place (one that ends in _, or x[…] = …) writes into an input",
+        "After the call an input is not what it was",
+        "an operation in place (one that ends in _, or x[…] = …) changes it",
         "05_masks#what-goes-wrong",
     ),
     Mistake(
@@ -78,7 +78,8 @@ MISTAKES = (
     Mistake(
         "fill-overflows-half",
         "In half precision the code fails",
-        "-1e9 does not fit into float16; use float('-inf') or torch.finfo(dtype).min",
+        "the number that hides a score does not fit into float16; use float('-inf') or "
+        "torch.finfo(dtype).min",
         "05_masks#fill-values-and-half-precision",
         "pytorch/pytorch#41508",
     ),

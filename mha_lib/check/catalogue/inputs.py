@@ -6,7 +6,7 @@ from mha_lib.check.catalogue.mistake import TORCH_LAYERS, Mistake
 from mha_lib.check.reference import LAYERS
 
 _FUSED = "04_one_matrix_for_qkv#a-published-fault"
-_CROSS = "09_they_all_agree#self-attention-hides-cross-attention"
+_EACH = "04_one_matrix_for_qkv#each-third-meets-its-own-input"
 
 
 def _takes(*names: str) -> Callable:
@@ -27,7 +27,7 @@ MISTAKES = (
         "k-from-query",
         "The key has no effect on the output",
         "k is computed from the query",
-        _CROSS,
+        _FUSED,
         stages={"inputs": _takes("query", "query", "value")},
         tasks=TORCH_LAYERS,
     ),
@@ -35,7 +35,7 @@ MISTAKES = (
         "k-from-value",
         "The key has no effect on the output",
         "k is computed from the value input",
-        _CROSS,
+        _EACH,
         stages={"inputs": _takes("query", "value", "value")},
         tasks=TORCH_LAYERS,
     ),
@@ -43,7 +43,7 @@ MISTAKES = (
         "q-from-key",
         "The query has no effect on the output",
         "q is computed from the key input",
-        _CROSS,
+        _EACH,
         stages={"inputs": _takes("key", "key", "value")},
         tasks=TORCH_LAYERS,
     ),
@@ -51,7 +51,7 @@ MISTAKES = (
         "v-from-key",
         "The value input has no effect on the output",
         "v is computed from the key input",
-        _CROSS,
+        _EACH,
         stages={"inputs": _takes("query", "key", "key")},
         tasks=TORCH_LAYERS,
     ),
@@ -59,7 +59,7 @@ MISTAKES = (
         "v-from-query",
         "The value input has no effect on the output",
         "v is computed from the query",
-        _CROSS,
+        _FUSED,
         stages={"inputs": _takes("query", "key", "query")},
         tasks=LAYERS,
     ),

@@ -104,7 +104,7 @@ MISTAKES = (
     ),
     Mistake(
         "weights-not-transposed",
-        "The projections are those of the transposed matrices",
+        "A projection is that of the transposed matrix",
         "x @ W was computed where the weights, kept as (out, in), need x @ W.T",
         "09_they_all_agree#nothing-complains",
         stages={

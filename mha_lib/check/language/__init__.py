@@ -97,6 +97,7 @@ VERSIONS: dict[str, dict[str, object]] = {
 def _task(name: str) -> Task:
     room, right, title, signature = SAID[name]
     said = {"title": title, "signature": signature, "mistakes": MISTAKES[name]}
+    said["words"] = room.words
     tolerance = TOLERANCES.get(name, 0.0)
     return made(name, right, room.draw, room.call, **said, tolerance=tolerance)
 

@@ -4,7 +4,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-__all__ = ["Block", "call", "draw"]
+from mha_lib.check.example import largest
+
+__all__ = ["Block", "call", "draw", "words"]
 
 
 class _Attention(nn.Module):
@@ -161,3 +163,38 @@ def call(Block, x, mask, H, own, seed, asked):
     learned = [y.grad.norm() for y in block.mlp.parameters() if y.grad is not None]
     slopes += [torch.tensor([len(learned), *learned]).sort().values]
     return torch.cat([y.flatten() for y in slopes])
+
+
+def words(yours: Tensor, right: Tensor, inputs: dict) -> str:
+    """Which number of which token is wrong, or whose gradient, or which heads."""
+    x, asked = inputs["x"], inputs["asked"]
+    if asked == "heads":
+        for has, due in zip(yours[:2].int().tolist(), right[:2].int().tolist()):
+            if has != due:
+                return f"A block made for {due} heads has {has}."
+        return "The number of heads makes no difference to what the block returns."
+    if asked == "gradients":
+        (place,) = largest(yours - right)
+        E = x.shape[-1]
+        parts = {"x": x.numel()}
+        parts |= {f"norm{n}.{k}": E for n in (1, 2) for k in ("bias", "weight")}
+        for name, size in parts.items():
+            if place < size:
+                return (
+                    f"A number of the gradient of {name} is {yours[place]:.3f}; "
+                    f"{right[place]:.3f} is right."
+                )
+            place -= size
+        return (
+            f"The gradients of the mlp have the norms {_listed(yours[-4:])}; "
+            f"{_listed(right[-4:])} are right."
+        )
+    b, t, e = largest(yours - right)
+    return (
+        f"Feature {e} of token {t} in sequence {b} is {yours[b, t, e]:.3f} behind the "
+        f"block; {right[b, t, e]:.3f} is right."
+    )
+
+
+def _listed(numbers: Tensor) -> str:
+    return ", ".join(f"{x:.3f}" for x in numbers.tolist())

@@ -11,7 +11,9 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-__all__ = ["FAIL", "MISTAKES", "TOLERANCE", "call", "draw", "generate"]
+from mha_lib.check.example import largest
+
+__all__ = ["FAIL", "MISTAKES", "TOLERANCE", "call", "draw", "generate", "words"]
 
 TOLERANCE = 0.05  # of the roots of two shares in 8,192 draws: 6 · √(2 · ¼ / 8192)
 
@@ -124,6 +126,11 @@ def draw(generator: torch.Generator) -> dict[str, dict]:
         "top-k of many words": shares(1.0, 12, many=True),
         "the likeliest alone": shares(1.0, 1),
         "two texts": {**shares(), "kind": "twice"},
+        "a model that keeps its logits": {
+            **sure(99),
+            "kind": "kept",
+            "options": [0.7, 3],
+        },
     }
 
 
@@ -131,7 +138,8 @@ def call(generate, kind, logits, tokens, new, context, options):
     """Texts of a model that is sure; its modes; or how often each token is drawn.
 
     Of what is drawn, a row of roots of shares for each of two kinds of prompts; or
-    whether a second text is another one.
+    whether a second text is another one; or whether the logits that a model returned
+    still hold its numbers.
     """
     import torch
 
@@ -165,6 +173,17 @@ def call(generate, kind, logits, tokens, new, context, options):
     if kind == "twice":
         one, other = (generate(model, tokens, new, context) for _ in "ab")
         return torch.tensor([float(not torch.equal(one, other))])
+    if kind == "kept":
+        kept, first = [], model.forward
+
+        def keeps(tokens):
+            logits = first(tokens)
+            kept.append((logits, logits.detach().clone()))
+            return logits
+
+        model.forward = keeps
+        generate(model, tokens, new, context, **names)
+        return torch.tensor([float(all(x.equal(old) for x, old in kept))])
     if kind != "modes":
         out = generate(model, tokens, new, context, **names)
         if kind in ("sure", "counts", "close"):
@@ -181,6 +200,60 @@ def call(generate, kind, logits, tokens, new, context, options):
         found += [*during, out.requires_grad, model.training, model.part.training]
         model.seen.clear()
     return torch.tensor([float(x) for x in found])
+
+
+NOTED = 6  # numbers of each mode, in the order of `call`
+
+
+def words(yours: Tensor, right: Tensor, inputs: dict) -> str:
+    """The first wrong token, how often one is drawn, or what became of a mode."""
+    kind, prompt = inputs["kind"], inputs["tokens"].shape[1]
+    if kind == "twice":
+        return "Two texts of the same prompts are one and the same: nothing is drawn."
+    if kind == "kept":
+        return "The logits that the model returned hold other numbers afterwards."
+    place = (yours - right).abs().nan_to_num(9.0) > TOLERANCE
+    if kind == "modes":
+        said = _mode(yours, int(place.nonzero()[0]))
+        return f"{said[0].upper()}{said[1:]}."
+    if kind == "shares":
+        n, word = largest(yours - right)
+        names = ("temperature", "top_k")
+        given = [f"{k} = {x:g}" for k, x in zip(names, inputs["options"])]
+        at = f" with {' and '.join(given)}" if given else ""
+        theirs, ours = yours[n, word].square(), right[n, word].square()
+        return (
+            f"After a prompt of token {n}{at}, token {word} is drawn in {theirs:.1%} "
+            f"of {len(inputs['tokens']) // 2:,} texts; {ours:.1%} is what to expect."
+        )
+    t = int(place.any(0).nonzero()[0])
+    b = int(place[:, t].nonzero()[0])
+    what = "of the prompt" if t < prompt else f"new token {t - prompt}"
+    cut = (
+        f" (the model reads {inputs['context']} tokens)"
+        if t >= inputs["context"]
+        else ""
+    )
+    return (
+        f"Text {b}, place {t} ({what}): token {yours[b, t]:.0f} stands there; "
+        f"{right[b, t]:.0f} is right{cut}."
+    )
+
+
+def _mode(yours: Tensor, place: int) -> str:
+    """What is noted at a place, and of a model in which mode."""
+    before, n = divmod(place, NOTED)
+    mode = "in evaluation mode" if before else "in training mode"
+    if n == 0:
+        return "gradients are switched off afterwards; they were on before"
+    if n < 3:
+        way = "in training mode" if n == 1 else "with gradients"
+        return f"a model that was {mode} writes {way}"
+    if n == 3:
+        return "the text that comes back carries gradients"
+    found = "training" if yours[place] else "evaluation"
+    part = "a part of a model" if n == 5 else "a model"
+    return f"{part} that was {mode} is in {found} mode afterwards"
 
 
 # --- wrong ----------------------------------------------------------------------------
@@ -265,6 +338,11 @@ def _prompt_alone(model, tokens, new, context, *options, **more):
     one = partial(_written, model, tokens, 1, context, *options, **more)
     drawn = [one()[:, -1:] for _ in range(new)]
     return torch.cat([tokens, *drawn], dim=1)
+
+
+def _in_place(logits, temperature, top_k):
+    logits /= temperature
+    return _drawn(logits, 1.0, top_k)
 
 
 def _above_out(logits, top_k):
@@ -420,6 +498,11 @@ MISTAKES = {
         _with(trains=True),
         "Afterwards the model is in training mode, whatever it was before: put it "
         "back with model.train(before).",
+    ),
+    "logits-changed": (
+        _with(draw=_in_place),
+        "The logits that the model returned are changed in place (/=, or x[…] = …): "
+        "they are the model's, which may use them again. Make a new tensor.",
     ),
     "gradients-kept": (
         _with(gradients=True),

@@ -3,7 +3,9 @@
 import torch
 from torch import Tensor
 
-__all__ = ["MISTAKES", "call", "draw", "next_token_loss"]
+from mha_lib.check.example import largest
+
+__all__ = ["MISTAKES", "call", "draw", "next_token_loss", "words"]
 
 
 def next_token_loss(logits: Tensor, tokens: Tensor, padding: int = 0) -> Tensor:
@@ -60,7 +62,7 @@ def draw(generator: torch.Generator) -> dict[str, dict]:
             tokens[2 % B, :4:2] = padding  # and it may stand anywhere
             if more.pop("alone", False):
                 tokens[sized(0, B), 1:] = padding
-        rest = {"gradient": False, "told": True} | more
+        rest = {"gradient": False, "told": True, "cut": False} | more
         return {"logits": logits, "tokens": tokens, "padding": padding, **rest}
 
     return {
@@ -73,12 +75,18 @@ def draw(generator: torch.Generator) -> dict[str, dict]:
         "a row of padding alone": case(4, padding=sized(3, 9), alone=True),
         "long texts of many words": case(sized(5, 7), far=True),
         "its gradient": case(3, padding=sized(3, 9), gradient=True),
+        "logits cut from longer ones": case(3, padding=sized(3, 9), cut=True),
     }
 
 
-def call(next_token_loss, logits, tokens, padding, gradient, told):
+def call(next_token_loss, logits, tokens, padding, gradient, told, cut):
     """What it returns, or the gradient that reaches the logits."""
-    logits = logits.clone().requires_grad_(gradient)
+    import torch
+
+    if cut:  # as the last places of longer texts: no block of memory
+        logits = torch.cat([logits, logits], dim=1)[:, logits.shape[1] :]
+    if gradient:
+        logits = logits.clone().requires_grad_()
     options = {"padding": padding} if told else {}
     loss = next_token_loss(logits, tokens, **options)
     if not gradient or loss is None:  # without an answer it has no gradient, either
@@ -86,6 +94,26 @@ def call(next_token_loss, logits, tokens, padding, gradient, told):
     if getattr(loss, "requires_grad", False):
         loss.backward()
     return logits.new_zeros(logits.shape) if logits.grad is None else logits.grad
+
+
+def words(yours: Tensor, right: Tensor, inputs: dict) -> str:
+    """The loss and what it was of; or where a gradient is wrong."""
+    if inputs["gradient"]:
+        if not yours.any():
+            return "No gradient reaches the logits."
+        b, t, w = largest(yours - right)
+        return (
+            f"The gradient at the logit of word {w}, place {t} of text {b}, is "
+            f"{yours[b, t, w]:.3f}; {right[b, t, w]:.3f} is right."
+        )
+    B, T, W = inputs["logits"].shape
+    padding = (
+        f"padding = {inputs['padding']}" if inputs["told"] else "no word of padding"
+    )
+    return (
+        f"Of {B} texts with {T} tokens to predict, {W} words and {padding}, the loss "
+        f"is {yours.item():.3f} nats; {right.item():.3f} is right."
+    )
 
 
 def _aligned(first: int, last: int, begin: int, end: int):

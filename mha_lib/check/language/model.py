@@ -5,9 +5,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from mha_lib.check.example import largest
 from mha_lib.check.language.block import Block
 
-__all__ = ["MISTAKES", "LanguageModel", "call", "draw"]
+__all__ = ["MISTAKES", "LanguageModel", "call", "draw", "words"]
 
 
 class LanguageModel(nn.Module):
@@ -94,6 +95,7 @@ def draw(generator: torch.Generator) -> dict[str, dict]:
         return {"tokens": tokens, "sizes": sizes, "seed": seed, "asked": asked}
 
     return {
+        "its masks": case(0.7, "masks"),  # before a causal one can be kept for good
         "a short text": case(0.6),
         "as long as the context": case(1),
         "one token": case(0),
@@ -102,7 +104,6 @@ def draw(generator: torch.Generator) -> dict[str, dict]:
         "its gradients": case(0.6, "gradients"),
         "its blocks and heads": case(0.6, "blocks"),
         "a second text, in training": case(1, "again", far=60),
-        "its masks": case(0.7, "masks"),
     }
 
 
@@ -112,8 +113,8 @@ def call(LanguageModel, tokens, sizes, seed, asked):
     Beside the logits, ``asked`` are the gradients of both tables; how many blocks it
     made, how many heads those have, whether its output is tied, whether torch finds
     the numbers of its blocks, and whether the number of heads matters; the logits of
-    a second text, in training; or whether its blocks get the masks that are asked for:
-    causal ones, or those of a ``mask_of`` if it takes one.
+    a second text, in training; or how far the masks that its blocks get are from those
+    that are asked for: causal ones, or those of a ``mask_of`` if it takes one.
     """
     import inspect
     import zlib
@@ -160,34 +161,43 @@ def call(LanguageModel, tokens, sizes, seed, asked):
         one, other = (part(tokens) for part in cut)
         return torch.tensor([*found, float(not torch.equal(one, other))])
     if asked == "masks":
-        found, seen = [], []
-
-        def mask_of(T, S):  # a table for each T, and none is a part of another
-            generator = torch.Generator().manual_seed(seed + T)
-            return torch.rand(T, S, generator=generator) < 0.6
+        seen, found = [], []
 
         class Looks(torch.nn.Module):
             def forward(self, x, mask=None):
                 seen.append(mask)
                 return x
 
+        def causal(T, S):
+            return torch.ones(T, S).tril() > 0
+
+        def tables(n):  # of no two lengths one is a part of the other
+            def mask_of(T, S):
+                generator = torch.Generator().manual_seed(seed + 100 * n + T)
+                return torch.rand(T, S, generator=generator) < 0.6
+
+            return mask_of
+
         given = "mask_of" in inspect.signature(LanguageModel).parameters
-        model = LanguageModel(*sizes, **{"mask_of": mask_of} if given else {})
-        model.blocks = torch.nn.ModuleList(Looks() for _ in model.blocks)
-        for text in (tokens[:, :-1], tokens):
-            T = text.shape[1]
-            right = mask_of(T, T) if given else torch.ones(T, T).tril() > 0
-            model.eval()(text)
-            fits = [
-                isinstance(mask, torch.Tensor)
-                and mask.dtype == torch.bool
-                and mask.shape[-2:] == right.shape
-                and bool((mask == right).all())
-                for mask in seen
-            ]
-            found.append(float(all(fits)))
-            seen.clear()
-        return torch.tensor(found)
+        for mask_of in [tables(0), tables(1), causal] if given else [causal] * 3:
+            options = {} if mask_of is causal else {"mask_of": mask_of}
+            model = LanguageModel(*sizes, **options)
+            model.blocks = torch.nn.ModuleList(Looks() for _ in model.blocks)
+            for text in (tokens[:, :-1], tokens):
+                T = text.shape[1]
+                right, off = mask_of(T, T), torch.zeros(T, T)
+                model.eval()(text)
+                for mask in seen:  # of the first that is another, how far it is off
+                    is_mask = getattr(mask, "dtype", None) == torch.bool
+                    is_mask = is_mask and mask.shape[-2:] == right.shape
+                    each = mask.reshape(-1, T, T) if is_mask else [2 + right.float()]
+                    for one in each:
+                        off = off if off.any() else one.float() - right.float()
+                found.append(off.flatten())
+                seen.clear()
+        first, asked_for, usual = found[0], torch.cat(found[:4]), found[-1]
+        # Where causal masks are wrong, too, other cases show how.
+        return torch.ones_like(asked_for) if first.any() and usual.any() else asked_for
     model = LanguageModel(*sizes)
     ours = (Ours(0.5 + 0.4 * n) for n, _ in enumerate(model.blocks))
     model.blocks = torch.nn.ModuleList(ours)
@@ -211,6 +221,72 @@ def call(LanguageModel, tokens, sizes, seed, asked):
     tables = [x for name, x in sorted(named) if name.startswith(("word", "place"))]
     slopes = [torch.zeros_like(x) if x.grad is None else x.grad for x in tables]
     return torch.cat([x.flatten() for x in slopes])
+
+
+def words(yours: Tensor, right: Tensor, inputs: dict) -> str:
+    """Which logit, gradient or mask is wrong, or what the model is made of."""
+    tokens, asked = inputs["tokens"], inputs["asked"]
+    W, context, E, H, L = inputs["sizes"]
+    if asked == "masks":
+        return _of_masks(yours, tokens.shape[1])
+    if asked == "blocks":
+        return _of_blocks(yours, right, H, L)
+    if asked == "gradients":
+        (place,) = largest(yours - right)
+        first = place < context * E  # the names come in the order of the alphabet
+        name, row = ("place", place // E) if first else ("word", place // E - context)
+        return (
+            f"The gradient of {name}.weight is {yours[place]:.3f} at row {row}, "
+            f"feature {place % E}; {right[place]:.3f} is right."
+        )
+    b, t, w = largest(yours - right)
+    return (
+        f"Behind token {t} of text {b} the logit of word {w} is {yours[b, t, w]:.3f}; "
+        f"{right[b, t, w]:.3f} is right (the text has {tokens.shape[1]} tokens, the "
+        f"context holds {context})."
+    )
+
+
+def _of_masks(off: Tensor, T: int) -> str:
+    """The first mask that a block gets and that is not the one asked for.
+
+    Args:
+        off: of two models, for T - 1 tokens and for T: 1 where a mask is True and has
+            to be False, -1 where it is the other way round; 2 where there is none.
+        T: tokens of the longer text.
+    """
+    if (off == 1).all():
+        return "The blocks get other masks than the causal ones that are asked for."
+    lengths = [T - 1, T] * 2
+    tables = off.split([n * n for n in lengths])
+    n = next(n for n, table in enumerate(tables) if table.any())
+    of = "the second model" if n > 1 else "the model"
+    if (tables[n] == 2).all():
+        return f"A block of {of} gets no boolean mask (T, T) for T = {lengths[n]}."
+    place = int(tables[n].nonzero()[0])
+    query, key = divmod(place, lengths[n])
+    seen = bool(tables[n][place] > 0)
+    return (
+        f"The mask that a block of {of} gets for T = {lengths[n]} is {seen} at query "
+        f"{query} and key {key}; {not seen} is right."
+    )
+
+
+def _of_blocks(yours: Tensor, right: Tensor, H: int, L: int) -> str:
+    """What a model is made of, of which another one is asked for."""
+    place = int((yours != right).nonzero()[0])
+    if place == len(right) - 1:
+        return "The number of heads makes no difference to the logits."
+    more, n = divmod(place, 5)
+    got, due = int(yours[place]), int(right[place])
+    made = f"A model made with {H + more} heads and {L + 12 * more} blocks"
+    return (
+        f"{made}: number of blocks that have numbers of their own: {got}, not {due}.",
+        f"{made}: number of blocks: {got}, not {due}.",
+        f"{made}: heads of its blocks: {got}, not {due}.",
+        "The weight of the output is not word.weight: they have to be one tensor.",
+        "The numbers of the blocks are not among model.parameters().",
+    )[n]
 
 
 # --- wrong ----------------------------------------------------------------------------

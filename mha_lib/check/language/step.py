@@ -5,9 +5,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from mha_lib.check.example import largest
 from mha_lib.check.language.loss import next_token_loss
 
-__all__ = ["MISTAKES", "call", "draw", "training_step"]
+__all__ = ["MISTAKES", "call", "draw", "training_step", "words"]
 
 
 def training_step(
@@ -44,6 +45,7 @@ def training_step(
     return _step(model, optimizer, tokens, step, rate_of, clip)
 
 
+LEAST = 1e-12  # a rate of 0, whose logarithm `call` takes
 DONE = ("train", "rate", "zero", "loss", "backward", "clip", "step")
 
 
@@ -169,6 +171,49 @@ def call(training_step, tables, tokens, first, kind, clip, loud, peak):
     ]
     seen = torch.tensor(losses + graphs + modes)
     return torch.cat([seen, torch.tensor(rates).clamp(min=1e-12).log(), *moved])
+
+
+def words(yours: Tensor, right: Tensor, inputs: dict) -> str:
+    """The first thing that went otherwise, in the order of a step."""
+    first, clip = inputs["first"], inputs["clip"]
+    steps, W = len(inputs["tokens"]), inputs["tables"].shape[-1]
+    sizes = [steps, steps, steps, 3 * steps, len(yours) - 6 * steps]
+    losses, graphs, modes, rates, moved = zip(yours.split(sizes), right.split(sizes))
+
+    def wrong(pair: tuple[Tensor, Tensor]) -> list[int]:
+        one, other = pair
+        off = (one - other).abs() > 1e-4 * (1 + other.abs())
+        return (off | one.isnan()).nonzero().flatten().tolist()
+
+    if wrong(graphs):
+        return "The loss comes back with its graph; a number is asked for."
+    if n := wrong(modes):
+        return (
+            f"After step {first + n[0]} the model is in evaluation mode; it was in "
+            "training mode before."
+        )
+    if n := wrong(rates):
+        step, group = divmod(n[0], 3)
+        theirs, ours = ((x[n[0]].exp() - LEAST).item() for x in rates)
+        return (
+            f"After step {first + step} group {group} of the optimizer has the rate "
+            f"{theirs:.3g}; rate_of({first + step}) = {ours:.3g} is right."
+        )
+    if n := wrong(losses):
+        theirs, ours = (inputs["loud"] * x[n[0]].item() for x in losses)
+        before = ": the step before it moved the model otherwise" if n[0] else ""
+        return (
+            f"The loss at step {first + n[0]} is {theirs:.3f} nats; {ours:.3f} is right"
+            f"{before}."
+        )
+    theirs, ours = moved
+    (place,) = largest(theirs - ours)
+    table = "" if place >= 2 * W * W else f" of word {place // W % W}"
+    return (
+        f"In {steps} steps a number{table} of the model has moved by "
+        f"{theirs[place]:.3f}, where the gradients are clipped to the norm {clip:g}; "
+        f"{ours[place]:.3f} is right."
+    )
 
 
 # --- wrong ----------------------------------------------------------------------------

@@ -18,6 +18,11 @@ SHORT = {"B": 1, "H": range(2, 4), "D": range(2, 5)}
 MANY_KEYS = SHORT | {"T": range(2, 5), "S": FAR}
 MANY_QUERIES = SHORT | {"T": FAR, "S": range(5, 9)}
 ONE_QUERY = SHORT | {"B": LONG, "T": 1, "S": range(3, 7)}
+EXTREME = (  # of these a size is smaller or larger than elsewhere
+    *("one query", "one key", "one sequence", "one head", "D = 1", "64 features"),
+    *("many sequences", "many texts", "many keys", "many queries", "long"),
+    *("one query of few", "more sequences", "one narrow head"),
+)
 CUBE = range(3, 6)  # a table of 2 × 2 × 2 is often its own transpose
 WIDE_HEAD = range(65, 73)
 
@@ -40,6 +45,41 @@ def _ordinary(one: Callable[..., Probe], draw: Draw) -> list[Probe]:
         one("one sequence", "holes", draw.sizes(B=1, H=MANY)),
         one("64 features", "causal", draw.wide()),
     ]
+
+
+def _apart(one: Callable[..., Probe], draw: Draw) -> list[Probe]:
+    """Sizes that go with another extreme one before; each of them alone."""
+    found = [
+        one("one query of few", "holes", draw.sizes(T=1)),
+        one("more sequences", sizes=draw.sizes(B=LONG)),
+    ]
+    if not draw.fixed:
+        found.append(one("one narrow head", "holes", draw.sizes(H=1)))
+    return found
+
+
+def _twins(probes: list[Probe], shape: str) -> list[Probe]:
+    """The extreme ones without their mask, or with one that hides nothing.
+
+    So a fault of a size is told from one of a mask.
+
+    Args:
+        probes: of the task.
+        shape: of a mask, in letters and ones.
+    """
+    found = []
+    for each in probes:
+        if each["name"] not in EXTREME:
+            continue
+        inputs, masked = dict(each["inputs"]), "mask" in each["inputs"]
+        if masked:
+            del inputs["mask"]
+        else:
+            sizes = {"1": 1, **each["sizes"]}
+            inputs["mask"] = torch.ones([sizes[x] for x in shape], dtype=torch.bool)
+        name = f"{each['name']}, {'no mask' if masked else 'all seen'}"
+        found.append(probe(name, each["sizes"], inputs, each["weights"]))
+    return found
 
 
 def _alike(sizes: dict[str, int]) -> dict[str, int]:
@@ -95,7 +135,7 @@ def attention(draw: Draw) -> list[Probe]:
         plain["inputs"]["v"] = values.expand(s["B"], s["H"], -1, -1).clone()
         return plain
 
-    return [
+    probes = [
         *_ordinary(one, draw),
         one("one head", "holes", draw.sizes(H=1, D=WIDE_HEAD)),
         one("D = 1", sizes=draw.sizes(D=1) | {"V": 1}),
@@ -110,7 +150,9 @@ def attention(draw: Draw) -> list[Probe]:
         one("many keys", "left padding", draw.sizes(**MANY_KEYS)),
         one("many queries", "holes", draw.sizes(**MANY_QUERIES)),
         one("long", "holes", draw.sizes(**FEW_LONG)),
+        *_apart(one, draw),
     ]
+    return probes + _twins(probes, "B1TS")
 
 
 def _one_hot(S: int, width: int, dtype: torch.dtype) -> Tensor:
@@ -188,7 +230,9 @@ def mha(draw: Draw, sequence_first: bool = False) -> list[Probe]:
         one("many keys", "left padding", draw.sizes(**MANY_KEYS)),
         one("many queries", "holes", draw.sizes(**MANY_QUERIES)),
         one("long", "holes", draw.sizes(**FEW_LONG)),
+        *_apart(one, draw),
     ]
+    probes += _twins(probes, "BTS")
     if sequence_first:
         for x in probes:
             for name, tensor in x["inputs"].items():
