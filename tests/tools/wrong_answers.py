@@ -28,6 +28,18 @@ WRONG = {
     ),
     "a1 softmax, NaN on empty rows": (".clamp(min=torch.finfo(x.dtype).min)", ""),
     "a1 softmax, first axis": ("x.amax(dim=-1, keepdim=True)", "x.amax(0, True)"),
+    "a1 softmax, single precision": (
+        "e = (x - largest).exp()",
+        "e = (x.float() - largest.float()).exp()",
+    ),
+    "a1 attention_in_loops, single precision": (
+        "torch.stack(scores)",
+        "torch.tensor([float(score) for score in scores])",
+    ),
+    "a1 attention_in_loops, no maximum": (
+        "softmax(torch.stack(scores))",
+        "torch.stack(scores).exp() / torch.stack(scores).exp().sum()",
+    ),
     "a1 attention_in_loops, no root": ("/ len(key) ** 0.5 for", "for"),
     "a1 attention_in_loops, root of S": ("len(key) ** 0.5", "len(k) ** 0.5"),
     "a1 attention_in_loops, D of the example": ("len(key) ** 0.5", "2"),
@@ -53,6 +65,10 @@ WRONG = {
     "a2 touched, place of the example": (
         "return (split(other, H) != split(x, H)).any(dim=-1)[0]",
         "return torch.arange(T).eq(s).expand(H, T)",
+    ),
+    "a2 touched, turned round": (
+        "other[:, s] += 100",
+        "other[:, s] = x[:, s].flip(-1)",
     ),
     "a2 touched, set to 0": ("other[:, s] += 100", "other[:, s] = 0"),
     "a2 touched, in place": ("other = x.clone()", "other, before = x, split(x, H)"),
