@@ -10,8 +10,10 @@ import torch
 from mha_lib.check import check, diagnose, sections
 from mha_lib.check.catalogue import MISTAKES
 from mha_lib.check.report import link
+from tests.check.layers import NoScale
 from tests.check.submissions_right import Annotated, Fused
 from tests.check.submissions_wrong import column_softmax, forgot_to_scale
+from tests.check.test_guessed import attention as right
 
 
 def test_the_report_gives_symptom_cause_section_source_and_a_counterexample():
@@ -85,3 +87,32 @@ def test_the_task_is_taken_from_the_name_or_the_kind():
     assert diagnose(forgot_to_scale).task == "attention"
     with pytest.raises(ValueError, match="task must be one of attention, .*; got 'x'"):
         check(forgot_to_scale, "x")
+
+
+def test_a_fill_that_half_precision_cannot_hold_is_not_called_another_number():
+    def attention(q, k, v, mask=None):
+        s = q @ k.mT / q.shape[-1] ** 0.5
+        if mask is not None:
+            s = s.masked_fill(~mask, -1e30)
+        return s.softmax(-1) @ v
+
+    said = repr(check(attention))
+    assert "Worth knowing: In half precision the code fails" in said
+    assert "1e9" not in said
+
+
+def test_an_example_has_no_size_of_one_where_another_is_wrong_too():
+    for seed in range(4):
+        for program, task in (column_softmax, "attention"), (NoScale, "mha"):
+            found = diagnose(program, task, seed=seed)
+            assert 1 not in found.example.sizes.values()
+
+
+def test_what_was_not_seen_to_hold_is_told_in_words():
+    said = repr(check(right, "attention", requires=["rows_sum_to_one"]))
+    assert "it was not seen to hold: rows sum to one." in said
+
+
+@pytest.mark.parametrize("name", ["v-from-key", "k-from-value", "q-from-key"])
+def test_inputs_that_are_mixed_up_are_explained_where_each_has_its_own(name):
+    assert "chapter 4, 'Each third" in sections.section_title(MISTAKES[name].section)

@@ -32,7 +32,8 @@ class Holder:
     @property
     def either_way(self) -> bool:
         """Whether nothing tells in which of two ways its matrices lie."""
-        *_, short, long = sorted(self.slots[0].shape)  # of one head, a cube is flat
+        shape = self.slots[0].shape
+        *_, short, long = sorted(shape) if self.cube else shape  # one head: it is flat
         return self.out_in is None and self.axes is None and short == long
 
     @property
