@@ -140,7 +140,8 @@ def do_look(given: argparse.Namespace) -> None:
     with torch.no_grad():
         weights = model.maps(torch.tensor([numbers]))[1][:, 0]  # (L, H, T, T)
     names = [tokenizer.decode([number]) for number in numbers]
-    page = to_html(AttentionExplorer(list(weights), names), title=TITLE)
+    explorer = AttentionExplorer(list(weights), names, unit="token")
+    page = to_html(explorer, title=TITLE)
     path = given.out or given.folder / "look.html"
     path.write_text(page, "utf-8")
     print(f"Open {path}")

@@ -116,7 +116,7 @@ export default widget("Attention explorer", (ui) => {
       "the surest row": {
         state: state(sure), note: `${who(sure)} “${name("key_tokens", top)}” gets ${fixed(sure.most)} of the weight.` },
       "the most even row": {
-        state: state(even), note: `${who(even)} ${even.visible} words, and none gets more than ${fixed(even.most)}.` },
+        state: state(even), note: `${who(even)} ${even.visible} ${ui.get("unit")}s, and none gets more than ${fixed(even.most)}.` },
     };
   }
   /** Patterns that some heads have and others have not. */
@@ -157,6 +157,13 @@ export default widget("Attention explorer", (ui) => {
     const quests = patterns.names.map((one) => [PATTERNS[one].name,
       { state: { pattern: one, guess: "" }, note: judged(one), notes: Object.values(verdicts(0)), under: ["Find the head that looks at", ""] }]);
     return { ...found, ...Object.fromEntries(quests) };
+  });
+
+  ui.follow(() => {
+    const unit = ui.get("unit");
+    ui.question(`Where does each ${unit} look?`);
+    ui.lead(patterns.names.length ? "Choose what to find, then press the right head."
+      : `Choose a ${unit}: thicker arcs carry more weight.`);
   });
 
   // All heads, small. They are drawn again only when their numbers change.
@@ -317,7 +324,6 @@ export default widget("Attention explorer", (ui) => {
   );
 }, {
   question: "Where does each word look?",
-  lead: "Choose a word: thicker arcs carry more weight.",
   lesson: ["layer", "head", "query", "key", "view", "log", "pattern"],
   answered: ["guess"],
 });

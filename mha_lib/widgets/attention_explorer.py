@@ -35,6 +35,7 @@ class AttentionExplorer(Widget):
         k: keys of every head, in the same form, with S in place of T.
         mask: boolean, True = may attend, (T, S) or (H, T, S); drawn into the maps.
         sample: which sample of a batch.
+        unit: what a token is to the reader, such as ``"letter"``.
 
     Raises:
         TypeError: what is not an array of numbers; a mask that is not boolean.
@@ -61,6 +62,7 @@ class AttentionExplorer(Widget):
     mask = List().tag(sync=True)
     query_tokens = List(Unicode()).tag(sync=True)
     key_tokens = List(Unicode()).tag(sync=True)
+    unit = Unicode("word").tag(sync=True)
     note = Unicode().tag(sync=True)
     layer = Int(0).tag(sync=True)
     head = Int(0).tag(sync=True)
@@ -81,6 +83,7 @@ class AttentionExplorer(Widget):
         k: Maps | None = None,
         mask: torch.Tensor | np.ndarray | None = None,
         sample: int = 0,
+        unit: str = "word",
     ) -> None:
         if (q is None) != (k is None):
             raise ValueError("q and k must be given together")
@@ -105,6 +108,7 @@ class AttentionExplorer(Widget):
             mask=[] if mask is None else _mask(mask, H, T, S)[h, t, s].tolist(),
             query_tokens=queries[t],
             key_tokens=keys[s],
+            unit=unit,
             note=_note(H, T, S),
         )
         self._shown = np.stack([x[h, t, s] for x in given])

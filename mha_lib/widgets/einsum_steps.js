@@ -341,7 +341,7 @@ export default widget("Einsum steps", (ui) => {
     const sum = now.summed.length ? `Σ over ${joined(now.summed)} of ` : "";
     say(formula, `${result()} = ${sum}${factors} = ${show(now.result[i])}`);
     say(line, steps() > 1
-      ? `${result()}, step ${j + 1} of ${steps()}: ${written(i, j)}. Sum so far ${show(sofar)}, whole sum ${show(now.result[i])}.`
+      ? `${result()}, step ${j + 1} of ${steps()}: ${written(i, j)}. The sum is ${show(sofar)} after this step, ${show(now.result[i])} after all ${steps()}.`
       : `${result()}: ${written(i, j)}.`);
     say(order, reordered(i));
     say(play, timer ? "pause" : "play");
@@ -420,7 +420,7 @@ export default widget("Einsum steps", (ui) => {
       let sum = 0;
       return {
         caption: result(),
-        columns: ["step", ...names(), "product", "sum so far"],
+        columns: ["step", ...names(), "product", "sum after it"],
         rows: now.terms(i).map((term, j) => [
           assigned(unravel(now.summed, now.size, j)) || "the only one",
           ...now.factors(i, j).map(show), show(term), show((sum += term)),

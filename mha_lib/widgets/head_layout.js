@@ -330,6 +330,11 @@ export default widget("Head layout", (ui) => {
     const whose = `${TOKENS[b][t]}${sizes.B > 1 ? ` of sequence ${b}` : ""}`;
     say(line, `${labelOf(followed(), sizes)}: ${twoOrders() || `feature ${e} of token ${whose}, number ${d} of head ${head}`}.`);
   });
+  ui.follow(() => {
+    if (wrong.length || ui.get("recipes").length < 2) return;
+    ui.question(`Two orders, both right: where is ${labelOf(Math.min(ui.get("element"), cells() - 1), sizesOf(ui))}?`);
+    ui.lead("A colour is a head: press a number to follow it.");
+  });
   const moves = noMoves();
   ui.follow(() => moves.forEach((look) => look()));
   ways.append(way(ui, "steps", "steps", followed, moves), way(ui, "beside", "steps below them", followed, moves));

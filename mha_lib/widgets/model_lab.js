@@ -59,7 +59,7 @@ function check(ui, { layers, heads }) {
 
 export default widget("Model lab", (ui) => {
   const sizes = ui.get("sizes");
-  const name = (i) => `${Math.floor(i / sizes.heads)}.${i % sizes.heads}`;
+  const name = (i) => `L${Math.floor(i / sizes.heads)} H${i % sizes.heads}`;
   const inWords = (i) => `layer ${Math.floor(i / sizes.heads)}, head ${i % sizes.heads}`;
   const chosen = () => ui.get("layer") * sizes.heads + ui.get("head");
   const isOff = (i) => ui.get("off").includes(i);
@@ -202,7 +202,7 @@ export default widget("Model lab", (ui) => {
   /** When all are on again, the list keeps its order, that of the heads that were off. */
   const switchOff = (off) => ui.setAll({ off, compared: off.length ? [] : ui.get("off") });
   ui.follow(() => {
-    const what = `switch ${name(chosen())} ${isOff(chosen()) ? "on" : "off"}`;
+    const what = `turn ${name(chosen())} ${isOff(chosen()) ? "on" : "off"}`;
     say(flip, what);
     put(flip, { title: inWords(chosen()), "aria-label": `${what}: ${inWords(chosen())}` });
     allOn.disabled = !ui.get("off").length;
@@ -256,9 +256,9 @@ export default widget("Model lab", (ui) => {
   const next = h("ol", { class: "mha-next", "aria-label": "what comes next" });
   const full = () => Boolean(lab) && now.of >= lab.context;
   const legend = h("div", { class: "mha-caption mha-legend" });
-  const which = () => {
+  const which = (called = name) => {
     const off = ui.get("off");
-    return off.length > 1 ? `without ${off.length} heads` : `without ${name(off[0])}`;
+    return `without ${off.length > 1 ? `${off.length} heads` : called(off[0])}`;
   };
   ui.follow(() => {
     const some = ui.get("off").length > 0;
@@ -279,7 +279,7 @@ export default widget("Model lab", (ui) => {
       say(value, some ? `${percent(before)} → ${percent(after)}` : percent(before));
     });
     legend.replaceChildren("What comes next: ", h("i", { class: "mha-whole" }), "whole model",
-      ...(some ? [", ", h("i"), which()] : []),
+      ...(some ? [", ", h("i"), which((i) => `${inWords(i)} (${name(i)})`)] : []),
       ui.get("temperature") === 0 ? " (temperature 0)" : "");
   });
   function appendToken(token) {

@@ -119,7 +119,7 @@ class ModelLab(Widget):
         return f"{self.text!r} without {names}" if names else repr(self.text)
 
     def _name(self, number: int) -> str:
-        return "{}.{}".format(*divmod(number, self.sizes["heads"]))
+        return "L{} H{}".format(*divmod(number, self.sizes["heads"]))
 
     def _in_words(self, number: int) -> str:
         return "layer {}, head {}".format(*divmod(number, self.sizes["heads"]))

@@ -251,6 +251,20 @@ def test_which_head_looks_at_the_word_before(live):
     assert said().startswith("Head 0, “the”")
 
 
+def test_says_what_to_do_and_what_a_token_is(live):
+    """Letters were called words, and nothing said that there is something to find."""
+    lead = partial(live(quest()).text, ".mha-lead")
+    assert lead() == "Choose what to find, then press the right head."
+    maps = torch.tensor([[[0.8, 0.1, 0.1], [0.3, 0.3, 0.4], [0.5, 0.3, 0.2]]])
+    opened = live(AttentionExplorer(maps, [*"abc"], unit="letter"))
+    assert opened.text(".mha-question") == "Where does each letter look?"
+    assert (
+        opened.text(".mha-lead") == "Choose a letter: thicker arcs carry more weight."
+    )
+    opened.button("the most even row").click()
+    assert "3 letters, and none gets" in opened.text(".mha-note")
+
+
 def test_a_question_asked_again_awaits_a_new_answer(live):
     opened = live(quest())
     for again in ("Find the head that looks at the one before", "reset"):

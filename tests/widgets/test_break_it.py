@@ -493,6 +493,24 @@ def test_the_symptom_stands_above_the_code(live, screen):
         assert box["height"] < 40  # two lines
 
 
+@pytest.mark.parametrize("screen", MOST)
+def test_what_to_do_next_takes_the_place_of_the_hint(live, screen):
+    """Below the question and above the puzzles, before the line is found and after."""
+    opened = live(BreakIt(sealed=True), viewport=MOST[screen][0])
+
+    def place(part):
+        box = opened.root_element.locator(part).bounding_box()
+        return box["y"], box["y"] + box["height"]
+
+    above, hint, below = map(place, (".mha-question", ".mha-lead", ".mha-tries"))
+    assert above[1] <= hint[0] and hint[1] <= below[0]
+    opened.button("show me").click()
+    assert opened.root_element.locator(".mha-lead").inner_text() == ""
+    onward = place(".mha-onward")
+    assert onward[0] == pytest.approx(hint[0], abs=2)
+    assert place(".mha-tries") == pytest.approx(below, abs=2)
+
+
 def test_the_symptom_is_the_largest_difference_of_the_maps(live):
     opened = live(BreakIt("scale-embed-dim", "BatchedMHA", sealed=True))
     right, here = (_run(x, False)["weights"] for x in ("", "scale-embed-dim"))

@@ -111,7 +111,7 @@ def test_chapter_is_shown_without_arguments(live):
 
 def test_it_begins_with_a_product_that_counts(live):
     opened = live(EinsumSteps())
-    assert "step 1 of 2: 1 · 3 = 3. Sum so far 3, whole sum 11." in (
+    assert "step 1 of 2: 1 · 3 = 3. The sum is 3 after this step, 11 after all 2." in (
         opened.root_element.inner_text()
     )
 
@@ -161,7 +161,9 @@ def test_steps_add_up(live):
     for step in range(SIZES["d"]):
         said = opened.text(LINE)
         assert f"step {step + 1} of 5" in said
-        sums = re.search(r"Sum so far (.*), whole sum (.*)\.", said).groups()
+        sums = re.search(
+            r"The sum is (.*) after this step, (.*) after all 5\.", said
+        ).groups()
         so_far = [float(expected[: step + 1].sum()), float(expected.sum())]
         assert list(map(number, sums)) == pytest.approx(so_far, abs=6e-4)
         assert len(marked(opened, "later")["first"]) == SIZES["d"] - 1 - step

@@ -637,6 +637,19 @@ def test_nothing_for_axe_to_find(live, colours):
     assert opened.faults() == []
 
 
+def test_the_last_query_is_outlined_where_it_is_asked_about(live):
+    opened = live(painter())
+    opened.button("read the wrong way round").click()
+    assert opened.text(".mha-note").endswith("what does the last query see?")
+    said = opened.root_element.get_by_text(f"Query “{QUERIES[-1]}” → key")
+    assert said.count() == 1
+    opened.root_element.locator(".mha-map").first.focus()
+    opened.page.keyboard.press("ArrowUp")  # to look elsewhere is no other example
+    assert said.count() == 0
+    pressed = opened.button("read the wrong way round").get_attribute("aria-pressed")
+    assert pressed == "true"
+
+
 def test_two_on_one_page_are_told_apart(live):
     opened = live(painter(), painter())
     for summary in opened.page.locator(".mha-numbers summary").all():

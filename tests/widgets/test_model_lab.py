@@ -149,7 +149,7 @@ def test_what_the_page_computes_is_what_python_stored(live):
 @pytest.mark.parametrize("head", [(0, 0), (1, 2), (2, 3)])
 def test_the_map_is_that_of_the_head(live, model, tokenizer, head):
     opened = live(ModelLab(TEXT))
-    opened.button("{0}.{1}: layer {0}, head {1}".format(*head)).click()
+    opened.button("L{0} H{1}: layer {0}, head {1}".format(*head)).click()
     wanted = expected(model, tokenizer, TEXT, [(0, 3)])["maps"][head]
     for t, row in enumerate(opened.table(MAP)[1:]):
         cells = ["hidden" if s > t else f"{w:.3f}" for s, w in enumerate(wanted[t])]
@@ -161,14 +161,14 @@ def test_the_map_is_that_of_the_head(live, model, tokenizer, head):
 def test_heads_are_switched_off_and_on(live, model, tokenizer):
     opened = live(ModelLab(TEXT, off=[], head=(1, 1)))
     assert len(beside(opened)) == 1
-    opened.button("switch 1.1 off: layer 1, head 1").click()
+    opened.button("turn L1 H1 off: layer 1, head 1").click()
     ready(opened)
     assert_shows(opened, model, tokenizer, TEXT, [(1, 1)])
-    opened.button("0.3: layer 0, head 3").click()
-    opened.button("switch 0.3 off: layer 0, head 3").click()
+    opened.button("L0 H3: layer 0, head 3").click()
+    opened.button("turn L0 H3 off: layer 0, head 3").click()
     assert_shows(opened, model, tokenizer, TEXT, [(0, 3), (1, 1)])
-    opened.button("1.1: layer 1, head 1, switched off").click()
-    opened.button("switch 1.1 on: layer 1, head 1").click()
+    opened.button("L1 H1: layer 1, head 1, switched off").click()
+    opened.button("turn L1 H1 on: layer 1, head 1").click()
     assert_shows(opened, model, tokenizer, TEXT, [(0, 3)])
     opened.button("all on").click()
     assert_shows(opened, model, tokenizer, TEXT, compared=[(0, 3)])
@@ -188,7 +188,9 @@ def test_the_whole_model_has_one_colour_always(live, scheme):
     opened.light(scheme)
     root = opened.root_element
     (grey, whole), (blue, without) = root.evaluate(LEGEND)
-    assert whole.startswith("whole model") and without.startswith("without 0.3")
+    assert (
+        whole.startswith("whole model") and without == "without layer 0, head 3 (L0 H3)"
+    )
     both = root.evaluate(BARS)
     assert grey != blue and [x for _, x in both] == [grey, blue] * 6
     opened.button("all on").click()
@@ -221,7 +223,7 @@ def test_the_tokens_keep_their_order_when_heads_come_back(live):
         return [x.bounding_box()["y"] for x in rows.all()]
 
     without, places = tokens(), tops()
-    opened.button("switch 0.3 on: layer 0, head 3").click()
+    opened.button("turn L0 H3 on: layer 0, head 3").click()
     assert tokens() == without and tops() == places
     assert all("→" not in value for _, value in next_tokens(opened))
     opened.button("copy link").click()
@@ -230,7 +232,7 @@ def test_the_tokens_keep_their_order_when_heads_come_back(live):
     opened.page.goto(address)
     opened.page.wait_for_selector("html[data-widgets=ready]")
     assert tokens() == without  # a link opens what was seen
-    opened.button("switch 0.3 off: layer 0, head 3").click()
+    opened.button("turn L0 H3 off: layer 0, head 3").click()
     assert tokens() == without
     opened.button("all on").click()
     type_text(opened, "foo[bar, baz ")  # of a new text there is nothing to keep
@@ -330,8 +332,8 @@ def test_a_head_is_named_by_layer_and_head(live):
     assert said(opened).startswith("Layer 0, head 3: “z” looks at")
     assert opened.text(".mha-note").startswith("Layer 0, head 3 looks")
     for name in (
-        "0.3: layer 0, head 3, switched off",
-        "switch 0.3 on: layer 0, head 3",
+        "L0 H3: layer 0, head 3, switched off",
+        "turn L0 H3 on: layer 0, head 3",
     ):
         assert opened.button(name).get_attribute("title") == "layer 0, head 3"
     names = root.evaluate(
@@ -513,12 +515,14 @@ def test_every_control_is_reached_by_tab(live):
             )
         )
         opened.page.keyboard.press("Tab")
-    for wanted in ("the bracket", "switch 0.3 on: layer 0, head 3", "append “]”"):
+    for wanted in ("the bracket", "turn L0 H3 on: layer 0, head 3", "append “]”"):
         assert wanted in reached
     assert {"write on", "seed 0: take another", MAP} <= set(reached)
-    opened.button("1.2: layer 1, head 2").focus()
+    opened.button("L1 H2: layer 1, head 2").focus()
     opened.page.keyboard.press("Enter")
-    assert opened.button("1.2: layer 1, head 2").get_attribute("aria-pressed") == "true"
+    assert (
+        opened.button("L1 H2: layer 1, head 2").get_attribute("aria-pressed") == "true"
+    )
 
 
 def test_typing_reaches_the_model_and_not_the_notebook(live, model, tokenizer):
@@ -547,7 +551,7 @@ def test_reset_brings_the_lesson_back(live):
 def test_a_link_holds_the_state(live, model, tokenizer):
     opened = live(ModelLab())
     type_text(opened, "f(x[0")
-    opened.button("switch 0.3 on: layer 0, head 3").click()
+    opened.button("turn L0 H3 on: layer 0, head 3").click()
     opened.button("copy link").click()
     address = opened.page.evaluate("location.href")
     assert address.startswith("file://") and "#" in address
@@ -683,7 +687,7 @@ def beside_page(chromium, tmp_path, monkeypatch):
 def test_the_numbers_are_loaded_when_asked_for(beside_page, tmp_path, model, tokenizer):
     (tmp_path / "model.js").write_bytes(FILE.read_bytes())
     opened = beside_page
-    opened.button("1.1: layer 1, head 1").click()  # the first view holds all its maps
+    opened.button("L1 H1: layer 1, head 1").click()  # the first view holds all its maps
     opened.settle()
     assert opened.asked == ["page.html"] and len(next_tokens(opened)) == 6
     opened.button("all on").click()

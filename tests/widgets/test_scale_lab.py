@@ -261,6 +261,14 @@ def test_no_word_says_left_where_it_means_what_remains(live):
         assert "emaining gradient" in seen and "remaining gradient" in spoken
 
 
+def test_the_screen_says_what_a_gradient_is(live):
+    """In words: “median norm of ∂w/∂x” was not understood."""
+    opened = live(lab(D=16))
+    assert "how far the weights move when a score moves" in opened.text(".mha-meaning")
+    assert opened.text(".mha-meaning").endswith("(median).")
+    assert "∂" not in opened.text(".mha-sides")
+
+
 def test_the_screen_says_what_D_is(live):
     opened = live(lab(D=16), viewport=SCREENS["phone"][0])
     name = opened.root_element.get_by_text("D, the size of a head", exact=True)
