@@ -13,6 +13,14 @@ of 226 were called right, 40 of which are mended and kept here, and of 72 right 
 none was refused. Nine are left, as contrived or accepted: a cost cut off at 1000, a
 fill by the smallest score, no new words, ….
 
+In the tenth, 485 wrong and 118 right answers to all six assignments, no right one was
+refused, and 12 wrong ones passed. Four are mended (double precision, large scores and a
+token of one number: `tests/tools/wrong_answers.py`). Of the others two have layers of
+other names than the task asks for, one has a dropout that nothing forbids, one keeps
+the rows of a patient's matrix in another order; one removes a head's map as well, one
+takes the highest price for the lowest, one adds 1 where a norm takes it off again, and
+one returns a list, which the notebook's own example refuses.
+
 Three kinds are called right and stay so. A table of more places than any probe has: a
 right mask may be cut out of a square, which has to have the memory. A sum of 1 + 1e-6
 under a softmax is within the rounding that a task allows. A fill of -1e4 hides a key
