@@ -418,7 +418,7 @@ export default widget("Versions side by side", (ui) => {
       numbers(ui, "Every element as a table", content)),
   );
 }, {
-  question: "Two programs, one input: where do they part?",
+  question: "One input: where do two programs part?",
   lead: "≠ marks each step whose numbers differ.",
   lesson: ["left", "right", "mistake", "step", "view", "r", "b", "h", "t", "s", "d"],
 });
