@@ -1,7 +1,7 @@
 // One input through two of the six styles: each takes its own steps in its own layout.
 import { fixed, need, needArray, shapeOf } from "./arithmetic.js";
 import {
-  button, choice, css, h, ink, more, numbers, palette, put, readout, say, shade, slider,
+  button, choice, controls, css, h, ink, more, numbers, palette, put, readout, say, shade, slider,
   tryThis, widget,
 } from "./common.js";
 import {
@@ -70,18 +70,19 @@ function picture(ui, side, now, go) {
   });
   frame.addEventListener("keydown", (event) => {
     pointed = false;
-    const { step: { rows, columns, places, offset }, at } = now();
+    const { step, whole = step, at } = now();
+    const { rows, columns, places, offset } = whole;
     const place = offset(at);
     const [block, i, j] = [Math.floor(place / (rows * columns)), Math.floor(place / columns) % rows, place % columns];
-    const step = {
+    const to = {
       ArrowUp: [block, i - 1, j], ArrowDown: [block, i + 1, j], ArrowLeft: [block, i, j - 1],
       ArrowRight: [block, i, j + 1], Home: [block, i, 0], End: [block, i, columns - 1],
       PageUp: [block - 1, i, j], PageDown: [block + 1, i, j],
     }[event.key];
-    if (!step) return;
+    if (!to) return;
     event.preventDefault();
     const last = [places.length / (rows * columns), rows, columns];
-    const [b, r, c] = step.map((x, k) => Math.max(0, Math.min(last[k] - 1, x)));
+    const [b, r, c] = to.map((x, k) => Math.max(0, Math.min(last[k] - 1, x)));
     go(places[(b * rows + r) * columns + c]);
   });
 
@@ -123,7 +124,7 @@ function mark(group, places, k, step) {
 }
 
 function drawTensor(context, step, at, largest, { wide, high, block, across }, colours, differs) {
-  const { groups, places, data, rows, columns, offset } = step;
+  const { groups, places, data, rows, columns, offset, first = 0 } = step;
   const [down, right] = groups.slice(-2);
   const chosen = offset(at);
   let set = ""; // to name a font costs more than to write with it
@@ -139,7 +140,7 @@ function drawTensor(context, step, at, largest, { wide, high, block, across }, c
     const [left, top] = [x0 + ROWHEAD, y0 + HEADING];
     const head = groups.slice(0, -2).map((group) => {
       const parts = group.map((x) => (x === "r" ? "qkv"[places[start].r] : x + places[start][x])).join(" ");
-      return group.length > 1 ? `${letter(group)}${offset(places[start]) / (rows * columns)}: ${parts}` : parts;
+      return group.length > 1 ? `${letter(group)}${(first + start) / (rows * columns)}: ${parts}` : parts;
     }).join(" ");
     const here = chosen >= start && chosen < start + rows * columns;
     write(head, left, y0 + 7, "left", here ? colours.accent : colours.text, here ? "bold 11px" : "11px");
@@ -181,6 +182,14 @@ function drawTensor(context, step, at, largest, { wide, high, block, across }, c
   }
 }
 
+/** Of a tensor the nth block alone. */
+function blockOf(step, n) {
+  const size = step.rows * step.columns;
+  const first = n * size;
+  const [places, data] = [step.places, step.data].map((all) => all.slice(first, first + size));
+  return { ...step, first, places, data, offset: (place) => step.offset(place) - first };
+}
+
 /** A mark by shape as well as by colour: this number is another on the other side. */
 function corner(context, colour, right, top, size) {
   context.fillStyle = colour;
@@ -203,6 +212,8 @@ function line(context, colour, width, from, to) {
 
 const DATA = ["x", "matrices", "biases", "num_heads", "mask", "tokens"];
 const EQUAL = 1e-9; // far above rounding in float64, far below any mistake
+const VIEWS = [["difference", "right − left"], ["numbers", "its own numbers"]];
+const BEGIN = { h: 1, t: 2, d: 1 }; // the element that is outlined where nothing differs
 
 function check(ui) {
   const [B, T, E] = needArray(ui.get("x"), "x", 3);
@@ -223,13 +234,14 @@ function check(ui) {
   for (const side of ["left", "right"]) {
     need(STYLES[ui.get(side)], `there is no style “${ui.get(side)}”.`);
   }
+  need(VIEWS.some(([view]) => view === ui.get("view")), `there is no view “${ui.get("view")}”.`);
   need(MISTAKES[ui.get("mistake")], `there is no mistake “${ui.get("mistake")}”.`);
 }
 
 export default widget("Versions side by side", (ui) => {
   let known = [];
   let made = new Map(); // the steps of a style, computed once
-  let pairs = []; // [step, left, right, largest difference, largest number]
+  let pairs = []; // of each step both sides, and how they differ
   let sizes = {};
 
   const steps = (style, mistake) => {
@@ -241,7 +253,7 @@ export default widget("Versions side by side", (ui) => {
     return made.get(key);
   };
   ui.follow(() => {
-    const state = [...DATA, "left", "right", "mistake"].map(ui.get);
+    const state = [...DATA, "left", "right", "mistake", "view"].map(ui.get);
     if (state.every((x, i) => x === known[i])) return;
     if (DATA.some((_, i) => state[i] !== known[i])) {
       check(ui);
@@ -254,20 +266,25 @@ export default widget("Versions side by side", (ui) => {
     pairs = [...left].map(([name, a]) => {
       const b = right.get(name);
       const largest = [...a.data, ...b.data].reduce((m, x) => (Number.isFinite(x) ? Math.max(m, Math.abs(x)) : m), 1e-9);
-      return { name, left: a, right: b, largest, difference: compare(a, b) };
+      return { name, left: a, right: b, largest, ...compare(a, b, EQUAL * largest) };
     });
     known = state;
   });
   const current = () => Math.max(0, Math.min(pairs.length - 1, ui.get("step")));
   const pair = () => pairs[current()];
-  const equal = ({ difference, largest }) => difference <= EQUAL * largest;
+  const equal = ({ count }) => count === 0;
+  const subtracted = () => ui.get("view") === "difference" && !equal(pair());
+  /** What is outlined; −1 stands for where the two differ most. */
   const cursor = () => {
+    const most = equal(pair()) ? BEGIN : apart(pair().most);
     const at = Object.fromEntries([..."rbhtsd"].map((x) =>
-      [x, Math.max(0, Math.min(sizes[x] - 1, ui.get(x)))]));
+      [x, Math.max(0, Math.min(sizes[x] - 1, ui.get(x) < 0 ? most[x] ?? 0 : ui.get(x)))]));
     return { ...at, e: at.h * sizes.d + at.d };
   };
-  const go = ({ e, ...at }) => {
-    if (e !== undefined) Object.assign(at, { h: Math.floor(e / sizes.d), d: e % sizes.d });
+  /** A feature of x is a number of a head. */
+  const apart = ({ e, ...at }) => (e === undefined ? at : { ...at, h: Math.floor(e / sizes.d), d: e % sizes.d });
+  const go = (place) => {
+    const at = apart(place);
     if (Object.entries(at).some(([trait, value]) => ui.get(trait) !== value)) ui.setAll(at);
   };
   const value = (step, at) => `${step.element(at)} = ${shown(step.data[step.offset(at)])}`;
@@ -316,29 +333,50 @@ export default widget("Versions side by side", (ui) => {
       say(wrong, `Mistake${here ? "" : ` in “${mistake[1]}”`}: ${mistake[0]}.`);
     });
     const other = trait === "left" ? "right" : "left";
+    let cut = null;
     const differs = (k) => {
       const { [trait]: here, [other]: there, largest } = pair();
       const [a, b] = [here.data[k], there.data[there.offset(here.places[k])]];
       return a !== b && !(Math.abs(a - b) <= EQUAL * largest);
     };
+    const block = () => { // the same object for the same block, or it is drawn anew
+      const whole = pair()[trait === "left" ? "left" : "apart"];
+      const n = Math.floor(whole.offset(cursor()) / (whole.rows * whole.columns));
+      if (cut?.whole !== whole || cut.n !== n) cut = { whole, n, step: blockOf(whole, n) };
+      return cut;
+    };
+    const now = () => (subtracted() ? {
+      ...block(), at: cursor(), other: null, differs: () => false,
+      largest: trait === "left" ? pair().largest : pair().difference,
+    } : { step: pair()[trait], at: cursor(), other: pair()[other], differs, largest: pair().largest });
+    const many = h("span");
+    const view = trait === "right" && controls(many, choice(ui, { label: "shown", trait: "view", options: VIEWS }));
+    ui.follow(() => {
+      if (view) view.hidden = equal(pair());
+      say(many, `${pair().count} of ${pair().left.data.length} differ`);
+    });
     return h("div", { class: "mha-version" },
       h("div", { class: "mha-about" },
         choice(ui, { label: trait, trait, options: Object.keys(STYLES).map((x) => [x, x]) }), shape),
       h("pre", { tabindex: "0", role: "group", "aria-label": `code of the ${trait} style` }, code),
-      wrong,
-      picture(ui, trait, () => ({ step: pair()[trait], at: cursor(), largest: pair().largest, other: pair()[other], differs }), go));
+      wrong, view || "",
+      picture(ui, trait, now, go));
   };
+
+  const versions = h("div", { class: "mha-versions" }, side("left"), side("right"));
+  ui.follow(() => put(versions, { "data-subtracted": subtracted() }));
 
   const [element, verdict, axes] = [readout(), readout(), h("p", { class: "mha-axes" })];
   ui.follow(() => {
     const { left, right, difference } = pair();
     const at = cursor();
+    const most = !equal(pair()) && Object.entries(pair().most).every(([x, n]) => at[x] === n);
     const letters = [...new Set(left.groups.flat())].sort((a, b) => "rbhtsde".indexOf(a) - "rbhtsde".indexOf(b));
     const place = letters.map((x) => {
       if (x === "r") return "qkv"[at.r];
       return `${x} = ${at[x]}` + ("ts".includes(x) ? ` “${ui.get("tokens")[at.b][at[x]]}”` : "");
     }).join(", ");
-    say(element, `Outlined: ${place}. Left ${value(left, at)}, right ${value(right, at)}.`);
+    say(element, `Outlined${most ? ", where they differ most" : ""}: ${place}. Left ${value(left, at)}, right ${value(right, at)}.`);
     const shapes = left.title === right.title ? "Same shape" : "Other shapes";
     const first = pairs.find((one) => !equal(one));
     say(verdict, (equal(pair())
@@ -367,7 +405,7 @@ export default widget("Versions side by side", (ui) => {
   ui.root.append(
     ui.get("note") ? h("p", { class: "mha-warning" }, ui.get("note")) : "",
     tries, list, h("div", { class: "mha-turn" }, previous, next, verdict),
-    h("div", { class: "mha-versions" }, side("left"), side("right")),
+    versions,
     element,
     more("More: mistakes, axes, marks, a table",
       choice(ui, { label: "mistake on the right", trait: "mistake",
@@ -380,9 +418,9 @@ export default widget("Versions side by side", (ui) => {
       numbers(ui, "Every element as a table", content)),
   );
 }, {
-  question: "Two programs, one input: where do they part?",
+  question: "One input: where do two programs part?",
   lead: "≠ marks each step whose numbers differ.",
-  lesson: ["left", "right", "mistake", "step", "r", "b", "h", "t", "s", "d"],
+  lesson: ["left", "right", "mistake", "step", "view", "r", "b", "h", "t", "s", "d"],
 });
 
 const shown = (x) => (x === -Infinity ? "hidden" : fixed(x, 4));

@@ -77,12 +77,13 @@ class VersionsSideBySide(Widget):
     right = Unicode("EinsumMHA").tag(sync=True)
     mistake = Unicode("none").tag(sync=True)
     step = Int(FIRST_STEP).tag(sync=True)
-    r = Int(0).tag(sync=True)  # the role: 0, 1, 2 for query, key, value
-    b = Int(0).tag(sync=True)
-    h = Int(0).tag(sync=True)
-    t = Int(0).tag(sync=True)
-    s = Int(0).tag(sync=True)
-    d = Int(0).tag(sync=True)
+    view = Unicode("difference").tag(sync=True)  # on the right, where the two differ
+    r = Int(-1).tag(sync=True)  # the role: 0, 1, 2 for query, key, value
+    b = Int(-1).tag(sync=True)  # -1: where the two differ most
+    h = Int(-1).tag(sync=True)
+    t = Int(-1).tag(sync=True)
+    s = Int(-1).tag(sync=True)
+    d = Int(-1).tag(sync=True)
 
     def __init__(
         self,
@@ -123,8 +124,6 @@ class VersionsSideBySide(Widget):
             left=left,
             right=right,
         )
-        for letter, most in zip("htd", (num_heads, len(x[0]), E // num_heads)):
-            setattr(self, letter, min(2 if letter == "t" else 1, most - 1))
         q = x @ matrices[0].T + biases[0]
         self._queries = q.reshape(*x.shape[:2], num_heads, -1).swapaxes(1, 2)
 

@@ -278,10 +278,19 @@ export function described([code, name, axes, x], sizes) {
   };
 }
 
-/** The largest difference between the same elements of two layouts. */
-export function compare(left, right) {
-  return left.places.reduce((most, at, i) => {
+/**
+ * How two layouts differ, element by element: right − left in the layout of the left, how
+ * many differ by more than rounding, the largest difference and its place.
+ */
+export function compare(left, right, rounding) {
+  const data = left.places.map((at, i) => {
     const [a, b] = [left.data[i], right.data[right.offset(at)]];
-    return Math.max(most, a === b ? 0 : Math.abs(a - b));
-  }, 0);
+    return a === b ? 0 : b - a;
+  });
+  const sizes = data.map(Math.abs);
+  const difference = sizes.reduce((most, x) => Math.max(most, x), 0);
+  return {
+    apart: { ...left, data }, difference, most: left.places[sizes.indexOf(difference)],
+    count: sizes.filter((x) => !(x <= rounding)).length,
+  };
 }

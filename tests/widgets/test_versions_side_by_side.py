@@ -500,6 +500,45 @@ ORANGE = """canvas => {
 }"""
 
 
+def test_a_mistake_opens_where_the_two_differ_most(live, layer, x):
+    """One block of each side, the right one as a difference, and how many differ."""
+    opened = live(versions(x, layer))
+    opened.button("wrong scale").click()
+    for step in ("scores", "weights", "output"):
+        go(opened, step)
+        rows = opened.table("Every element as a table")[1:]
+        left, right = (torch.tensor([number(r[i]) for r in rows]) for i in (2, 4))
+        apart = (right - left).abs()
+        worst = apart.argmax()
+        said = opened.text(LINE)
+        assert said.startswith("Outlined, where they differ most: ")
+        numbers = re.search(r"= (\S+), right .*= (\S+)\.$", said).groups()
+        found = [number(one) for one in numbers]
+        assert abs(found[1] - found[0]) == pytest.approx(float(apart[worst]), abs=2e-4)
+        assert f"{len(rows)} of {len(rows)} differ" in opened.text(
+            ".mha-version >> nth=1"
+        )
+    shown = [opened.pixels(at=i) for i in (0, 1)]
+    opened.control("shown").select_option("its own numbers")
+    assert all(opened.pixels(at=i) != shown[i] for i in (0, 1))
+    go(opened, "x")  # nothing to subtract
+    assert not opened.control("shown").is_visible()
+    assert opened.text(LINE).startswith("Outlined: ")
+
+
+def test_page_keys_lead_from_the_block_that_differs_to_the_others(live, layer, x):
+    opened = live(versions(x, layer))
+    opened.button("wrong scale").click()
+    frame = opened.root_element.locator(".mha-map").nth(1)
+    frame.focus()
+    for _ in range(9):
+        opened.page.keyboard.press("PageUp")
+    before = opened.pixels(at=1)
+    assert ": b = 0, h = 0, " in opened.text(LINE)
+    opened.page.keyboard.press("PageDown")
+    assert ": b = 0, h = 1, " in opened.text(LINE) and opened.pixels(at=1) != before
+
+
 def test_the_outlined_cell_alone_is_orange(live, layer, x):
     """Below the headings: nothing that no word on the page explains."""
     opened = live(versions(x, layer), viewport={"width": 704, "height": 800})
@@ -522,6 +561,7 @@ def test_numbers_that_differ_are_marked_on_both_sides(live, layer, x):
         }
         return count;
     }"""
+    opened.control("shown").select_option("its own numbers")
     canvases = opened.root_element.locator(".mha-map canvas").all()
     left, right = (canvas.evaluate(red) for canvas in canvases)
     assert left == right > 0
