@@ -101,7 +101,7 @@ def _tensors(reader) -> dict[str, Tensor]:
 
 
 def _tokenizer(fields):
-    """Byte pairs; digits one by one, then words with the blank before them."""
+    """Byte pairs within words, each with the blank before it; no pair has a digit."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
     tokens = fields["tokenizer.ggml.tokens"].contents()
@@ -109,12 +109,7 @@ def _tokenizer(fields):
     kinds = fields["tokenizer.ggml.token_type"].contents()
     numbers = {token: number for number, token in enumerate(tokens)}
     tokenizer = Tokenizer(models.BPE(numbers, pairs))
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Digits(individual_digits=True),
-            pre_tokenizers.ByteLevel(add_prefix_space=False),
-        ]
-    )
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens(
         [token for token, kind in zip(tokens, kinds, strict=True) if kind == CONTROL]
