@@ -9,7 +9,7 @@ from tools import book, notebook
 GROWS = {  # chapter: the class before, the class that grows out of it
     "02": ("Head", "Head"),
     "03": ("PerHeadMHA", "BatchedMHA"),
-    "04": ("BatchedMHA", "OneMatrixMHA"),
+    "04": ("BatchedMHA", "FusedMHA"),
 }
 COMMENT, MARK = re.compile(r"  +# .*$"), re.compile(r"  # new\b")
 LEADS_ON = re.compile(
