@@ -63,6 +63,16 @@ def test_a_picture_from_further_down_leads_there(page):
     assert len(links) == (0 if opening.select(f"#{name}") else 1)
 
 
+@pytest.mark.parametrize("path", book.lessons(), ids=lambda path: path.stem)
+def test_aims_facts_and_set_up_stand_in_one_bar(path):
+    """A line out of place would leave all three open above the question."""
+    article = soup(book.HTML / path.relative_to(book.ROOT).with_suffix(".html")).article
+    (bar,) = article.select(".lesson-bar")
+    assert "Read first" in bar.p.get_text() and bar.select("details.aims li")
+    assert bar.select(".tag_setup")
+    assert bar.find_next("h2") == article.h2
+
+
 @pytest.mark.sweep(13)
 @pytest.mark.parametrize("page", [page for page in book.pages() if "/deeper/" in page])
 def test_the_aims_unfold_with_a_key(visit, page):
