@@ -287,9 +287,11 @@ export default widget("Break it", (ui) => {
     const { gap } = training();
     const { differs } = now();
     const value = (healthy + gap).toFixed(2);
-    const lost = gap === undefined ? "Loss not a number" : Math.abs(gap) <= SEEN
-      ? `Loss ${value}, as it should be` : `Loss ${value}, not ${healthy.toFixed(2)}`;
+    const should = healthy.toFixed(2);
+    const lost = gap === undefined ? "The loss is not a number" : Math.abs(gap) <= SEEN ? `The loss is right, ${value}`
+      : `The loss is too ${gap < 0 ? "low" : "high"}: ${value}, not ${should}`;
     if (!differs.weights) return `${lost}; maps right, output off by ${differs.output.toFixed(2)}`;
+    if (gap === undefined || Math.abs(gap) > SEEN) return lost;
     const { at, columns, words, here, right } = farthest("weights");
     return `${lost}; “${words[Math.floor(at / columns)]}” gives “${words[at % columns]}” ${fixed(here[at], 2)}, not ${fixed(right[at], 2)}`;
   };
