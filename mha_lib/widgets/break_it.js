@@ -288,8 +288,8 @@ export default widget("Break it", (ui) => {
     const { differs } = now();
     const value = (healthy + gap).toFixed(2);
     const should = healthy.toFixed(2);
-    const lost = gap === undefined ? "The loss is not a number" : Math.abs(gap) <= SEEN ? `The loss is right, ${value}`
-      : `The loss is too ${gap < 0 ? "low" : "high"}: ${value}, not ${should}`;
+    const lost = gap === undefined ? "Loss not a number" : Math.abs(gap) <= SEEN ? `Loss right, ${value}`
+      : `Loss too ${gap < 0 ? "low" : "high"}: ${value}, not ${should}`;
     if (!differs.weights) return `${lost}; maps right, output off by ${differs.output.toFixed(2)}`;
     if (gap === undefined || Math.abs(gap) > SEEN) return lost;
     const { at, columns, words, here, right } = farthest("weights");

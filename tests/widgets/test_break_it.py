@@ -473,10 +473,10 @@ def test_the_title_claims_no_more_than_the_numbers_show(live):
 
 
 SYMPTOMS = {  # in one line above the code: what loss and map show
-    "low loss": r"The loss is too low: 0\.31, not 2\.44\. ",
-    "flat map": r"The loss is right, 2\.45; “milk” gives “drank” 0\.72, not ",
-    "odd map": r"The loss is too low: 1\.79, not 2\.44\. ",
-    "map ok": r"The loss is .*; maps right, output off by \d\.\d\d\. ",
+    "low loss": r"Loss too low: 0\.31, not 2\.44\. ",
+    "flat map": r"Loss right, 2\.45; “milk” gives “drank” 0\.72, not ",
+    "odd map": r"Loss too low: 1\.79, not 2\.44\. ",
+    "map ok": r"Loss .*; maps right, output off by \d\.\d\d\. ",
     "no sign": r"Map, output and loss are right\. ",
 }
 
