@@ -7,17 +7,15 @@ and must not be: a survivor is counted, and the score stays what it is.
 
 import ast
 import random
-from collections import Counter
 from collections.abc import Iterator
 
 from mutants.modules import MODULES, source
 from mutants.operators import (
     Mutant,
     _children,
+    _each_once,
     _is_silent,
     _names,
-    _short,
-    _span,
     mutants,
 )
 
@@ -38,24 +36,11 @@ def others(module: str, text: str) -> Iterator[Mutant]:
     """All faults of these rules in a module, but those that `operators` makes, too."""
     seen = {ast.dump(ast.parse(fault.text)) for fault in mutants(module, text)}
     seen.add(ast.dump(ast.parse(text)))
-    changes = Counter()
-    for node, where, replacement, lines in _replacements(ast.parse(text)):
-        start, end = _span(text, node)
-        data = text.encode()
-        changed = (data[:start] + f"({replacement})".encode() + data[end:]).decode()
-        tree = ast.dump(ast.parse(changed))
-        if tree in seen:
-            continue
-        seen.add(tree)
-        change = _short(ast.unparse(node), replacement)
-        changes[where, change] += 1
-        if changes[where, change] > 1:
-            change += f" #{changes[where, change]}"
-        yield Mutant(module, where, change, True, lines, changed)
+    return _each_once(module, text, _replacements(ast.parse(text)), seen)
 
 
 def _replacements(tree: ast.Module) -> Iterator[tuple]:
-    """(node, where, new text, lines) inside functions."""
+    """(node, where, new text, True, lines): all of them lie inside functions."""
 
     def visit(node, where: str, names: tuple[str, ...], lines: range):
         if _is_silent(node) or isinstance(node, ast.arguments):
@@ -64,7 +49,7 @@ def _replacements(tree: ast.Module) -> Iterator[tuple]:
             lines = range(node.lineno, node.end_lineno + 1)
         if names and isinstance(node, ast.expr):
             for new in _expression(node, names):
-                yield node, where, new, lines
+                yield node, where, new, True, lines
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             where = f"{where}.{node.name}".lstrip(".")
         if isinstance(node, ast.FunctionDef):

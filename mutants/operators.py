@@ -9,7 +9,7 @@ import os.path
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -87,9 +87,22 @@ class Mutant:
 
 def mutants(module: str, text: str) -> Iterator[Mutant]:
     """All faults in a module, each once."""
-    seen = {ast.dump(ast.parse(text))}
+    return _each_once(module, text, _replacements(text), {ast.dump(ast.parse(text))})
+
+
+def _each_once(
+    module: str, text: str, replacements: Iterable[tuple], seen: set[str]
+) -> Iterator[Mutant]:
+    """Faults made of (node, where, new text, in a function, lines).
+
+    Args:
+        module: its name.
+        text: what it holds.
+        replacements: those to make, of which some may give the same program.
+        seen: programs, as ast dumps them, that are no faults, or are known.
+    """
     changes = Counter()
-    for node, where, replacement, function, lines in _replacements(text):
+    for node, where, replacement, function, lines in replacements:
         start, end = _span(text, node)
         new = f"({replacement})" if isinstance(node, ast.expr) else replacement
         changed = (text.encode()[:start] + new.encode() + text.encode()[end:]).decode()

@@ -17,12 +17,11 @@ from importlib.metadata import version
 
 from bs4 import BeautifulSoup
 
-from tools import book, executed
+from tools import book, executed, notebook
 
 JUPYTER_BOOK = "from jupyter_book.cli.main import main; main()"
 COMMAND = ["build", ".", "-W", "-n", "--keep-going"]  # warnings fail the build
 SOURCES = ("book", "mha_lib", "tools", "_config.yml", "_toc.yml")
-COLOUR = re.compile(r"\x1b\[[\d;]*m")
 COMPLAINT = re.compile(
     r"^\S.*\b(?:WARNING|ERROR|\w+Error|Extension error)\b[^:\n]*:\s\S.*$",
     re.MULTILINE,
@@ -54,7 +53,7 @@ def run_jupyter_book() -> tuple[int, str]:
         encoding="utf-8",
     ) as process:
         for line in process.stdout:
-            said.append(COLOUR.sub("", line))
+            said.append(notebook.COLOUR.sub("", line))
             print(line if sys.stdout.isatty() else said[-1], end="", flush=True)
     return process.returncode, "".join(said)
 

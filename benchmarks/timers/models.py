@@ -46,7 +46,7 @@ def report(content: dict) -> str:
         rows = [[name, *(figures(cell, name) for cell in cells)] for name in names]
         header = [",".join(map(str, cell["size"])) for cell in cells]
         text = table(["tokens a second, time (B,T,E,H,L,W)", *header], rows)
-        parts.append(f"## {title}\n\n{text}\n\n{goal(kind, cells)}")
+        parts.append(f"## {title}\n\n{text}\n\n{goal(cells)}")
     for kind in ("refused", "cannot", "died"):
         parts += [f"{kind}: {line}" for line in trouble(content, kind)]
     return "\n\n".join(parts)
@@ -59,7 +59,7 @@ def figures(cell: dict, name: str) -> str:
     return f"{speed:,.0f}, {ratio(cell['rows'][name])}"
 
 
-def goal(kind: str, cells: list[dict]) -> str:
+def goal(cells: list[dict]) -> str:
     """How fast we are in times of the better peer, size by size."""
     found = [models.best_against_peers(cell) for cell in cells]
     reached = all(number >= 1 - RESOLUTION for number in found)

@@ -397,7 +397,7 @@ def _beside_the_numbers(
     if found.verdict in ("right", "named", "stacked") and explanations:
         explained = explanations[0]
         wrong, flat = training.returned_weights(seen, explained, cases)
-        if wrong and training.is_no_consequence(seen, explained, cases):
+        if wrong and training.is_no_consequence(explained, cases):
             extra.append("weights-returned-wrong")
         if flat:
             found.policy["weights"] = Fact(flat)

@@ -85,7 +85,7 @@ def empty_rows(seen: Seen, policy: str, cases: list[Case]) -> str:
     return ""
 
 
-def is_no_consequence(seen: Seen, explained: Explanation, cases: list[Case]) -> bool:
+def is_no_consequence(explained: Explanation, cases: list[Case]) -> bool:
     """Whether wrong weights are a mistake of their own, beside what is named.
 
     A map may be right where the output is not, or hold the heads in another order.

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from mha_lib.model.files import check_shapes, put, read_tensors, write_tensors
+from mha_lib.model.files import put, read_tensors, write_tensors
 from mha_lib.styles import BatchedMHA
 
 __all__ = [
@@ -144,7 +144,6 @@ def load_pronoun_reader() -> PronounReader:
         ['animal', 'street']
     """
     reader, (tensors, _) = PronounReader(), read_tensors(KEPT)
-    check_shapes(reader, tensors, KEPT)
     put(reader, tensors, KEPT)
     return reader.eval()
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from mha_lib.model.files import check_shapes, put, write_whole
+from mha_lib.model.files import put, write_whole
 from mha_lib.model.kept import KEPT, STYLE, in_style, load_kept
 from mha_lib.model.text import PIECES, BytePairs
 from mha_lib.model.transformer import LanguageModel, Sizes
@@ -151,7 +151,6 @@ def unpack(path: str | Path = FILE) -> LanguageModel:
     except (SafetensorError, ValueError, KeyError) as error:
         raise ValueError(f"{path} must be a packed model: {error}") from None
     model = LanguageModel(Sizes(**sizes))
-    check_shapes(model, tensors, Path(path))
     put(model, tensors, Path(path))
     return model.eval()
 

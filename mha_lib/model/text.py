@@ -139,7 +139,22 @@ def seed_of(seed: int, draw: int) -> int:
     return (seed * STEPS_APART + draw) % 2**32
 
 
-class Characters:
+class _Tokens:
+    """Pieces of text, each of which has its place as its number."""
+
+    tokens: list[str]
+
+    @property
+    def size(self) -> int:
+        """W, how many different tokens there are."""
+        return len(self.tokens)
+
+    def decode(self, numbers: list[int]) -> str:
+        """The text that these tokens make."""
+        return "".join(self.tokens[number] for number in numbers)
+
+
+class Characters(_Tokens):
     """A token is a character.
 
     Args:
@@ -160,18 +175,9 @@ class Characters:
         """The characters of a text, sorted."""
         return cls([UNKNOWN, *sorted({*text} - {UNKNOWN})])
 
-    @property
-    def size(self) -> int:
-        """W, how many different tokens there are."""
-        return len(self.tokens)
-
     def encode(self, text: str) -> list[int]:
         """The number of each character."""
         return [self._numbers.get(character, 0) for character in text]
-
-    def decode(self, numbers: list[int]) -> str:
-        """The text that these tokens make."""
-        return "".join(self.tokens[number] for number in numbers)
 
     def save(self, path: str | PathLike) -> None:
         """Write a file that `load_tokenizer` reads."""
@@ -179,7 +185,7 @@ class Characters:
         write_whole(Path(path), content.encode())
 
 
-class BytePairs:
+class BytePairs(_Tokens):
     """A token is a character or a frequent sequence of some, within a word.
 
     Begin with characters; again and again make one token of the two that stand side by
@@ -227,19 +233,10 @@ class BytePairs:
         tokenizer.train_from_iterator([text], trainer)
         return cls(tokenizer)
 
-    @property
-    def size(self) -> int:
-        """W, how many different tokens there are."""
-        return len(self.tokens)
-
     def encode(self, text: str) -> list[int]:
         """The numbers of the tokens that a text is cut into."""
         whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         return self._tokenizer.encode(whole).ids  # half a character is UNKNOWN
-
-    def decode(self, numbers: list[int]) -> str:
-        """The text that these tokens make."""
-        return "".join(self.tokens[number] for number in numbers)
 
     def save(self, path: str | PathLike) -> None:
         """Write a file that `load_tokenizer` reads, the library's own format."""

@@ -118,8 +118,8 @@ def test_the_goal_is_judged_by_the_better_peer_and_our_best():
     wrote = {**entry, "kind": "writing"}
     assert models.tokens_a_second(wrote, "fused") == pytest.approx(11 / 0.030)
     goal = "(goal 1.0, resolution 3%: "
-    assert f"1.500 {goal}reached)" in timer.goal("learning", [entry])
+    assert f"1.500 {goal}reached)" in timer.goal([entry])
     rows["dropin"]["ratio"] = rows["fused"]["ratio"] = 1.2 / 0.975
-    assert f"0.975 {goal}reached)" in timer.goal("learning", [entry])
+    assert f"0.975 {goal}reached)" in timer.goal([entry])
     rows["dropin"]["ratio"] = rows["fused"]["ratio"] = 1.2 / 0.965
-    assert f"0.965 {goal}MISSED)" in timer.goal("learning", [entry])
+    assert f"0.965 {goal}MISSED)" in timer.goal([entry])

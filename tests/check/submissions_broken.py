@@ -211,7 +211,7 @@ def by_numpy(q, k, v, mask=None):
     return torch.from_numpy((weights_of(q, k, mask) @ v).numpy())
 
 
-# --- attention: what comes back -------------------------------------------------------
+# --- attention: in what form it comes back --------------------------------------------
 
 
 @dataclass

@@ -800,7 +800,7 @@ def __init__(self, embed_dim, {name}):
     self.q_proj, self.k_proj, self.v_proj, self.out_proj = self.made(embed_dim)
 """
     names = {"Projects": Projects}
-    exec(source, names)  # noqa: S102 (the name of an argument is to vary)
+    exec(source, names)  # the name of an argument is to vary
     number = property(lambda self: getattr(self, name))
     body = {"__init__": names["__init__"], "number": number}
     return type(f"Counts_{name}", (ValueKeyQuery,), body)

@@ -280,7 +280,7 @@ def test_a_number_of_heads_that_cannot_be_is_a_sentence(num_heads):
 
 def made(source):
     names = {}
-    exec(f"class Made:\n def __init__(self, {source}): pass", names)  # noqa: S102
+    exec(f"class Made:\n def __init__(self, {source}): pass", names)
     return names["Made"]
 
 

@@ -74,3 +74,8 @@ def test_a_name_that_is_not_in_the_list_is_told_the_near_ones(name, near):
     with pytest.raises(ValueError, match=f"is not in the list; near it: {near}"):
         check_name(name)
     check_name("no-scale")
+
+
+def test_what_is_no_name_is_asked_for_one():
+    with pytest.raises(ValueError, match="such as 'no-scale'; got 7"):
+        check_name(7)

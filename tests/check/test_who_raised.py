@@ -168,7 +168,7 @@ def test_message_line_and_who_raised_it_are_kept_apart():
 
 def test_an_error_of_a_line_that_nobody_has_is_told_by_its_number():
     space = {}
-    exec(compile("\n\ndef f(): raise KeyError", "cell 1", "exec"), space)  # noqa: S102
+    exec(compile("\n\ndef f(): raise KeyError", "cell 1", "exec"), space)
     with pytest.raises(KeyError) as caught:
         space["f"]()
     frames = caught.value.__traceback__.tb_next

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import nbformat
 import pytest
 
 from mha_lib.grade.assignments import parse
@@ -55,6 +56,12 @@ def new_run(folder: Path, **changes) -> Run:
         "seed": 7,
     }
     return Run(**{**fields, **changes})
+
+
+def notebook(*cells: str) -> str:
+    """What a notebook's file holds that has these cells of code."""
+    made = [nbformat.v4.new_code_cell(cell) for cell in cells]
+    return nbformat.writes(nbformat.v4.new_notebook(cells=made))
 
 
 def table(path: Path) -> dict[str, dict]:

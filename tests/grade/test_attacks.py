@@ -8,7 +8,6 @@ from dataclasses import replace
 from html import unescape
 from pathlib import Path
 
-import nbformat
 import pytest
 
 import mha_lib
@@ -27,6 +26,7 @@ from tests.grade.attacks.table import (
     anywhere,
     called,
 )
+from tests.grade.course import notebook
 
 ASSIGNMENT = parse(
     {
@@ -256,11 +256,6 @@ def test_right_code_may_use_vmap_and_derivatives(graded):
     )
     result = graded(source)
     assert result["points"] == 4.0, told(result)
-
-
-def notebook(*cells: str) -> str:
-    cells = [nbformat.v4.new_code_cell(cell) for cell in cells]
-    return nbformat.writes(nbformat.v4.new_notebook(cells=cells))
 
 
 FILES = {

@@ -5,13 +5,12 @@ import io
 import shutil
 from html import unescape
 
-import nbformat
 import pytest
 
 from mha_lib.grade import run
 from mha_lib.grade.assignments import parse
 from tests.grade.attacks.table import MERGE, RIGHT
-from tests.grade.course import linux, new_run
+from tests.grade.course import linux, new_run, notebook
 
 WORTH = {"gradients": 1, "right_with_mask": 4, "right_without_mask": 6}
 ASSIGNMENT = {
@@ -25,11 +24,6 @@ ASSIGNMENT = {
         {"name": "causal_mask", "task": "causal_mask", "points": 5},
     ],
 }
-
-
-def notebook(*cells: str) -> str:
-    cells = [nbformat.v4.new_code_cell(cell) for cell in cells]
-    return nbformat.writes(nbformat.v4.new_notebook(cells=cells))
 
 
 FORGED = """

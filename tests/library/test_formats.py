@@ -347,9 +347,7 @@ ROOMY = Format(  # holds whatever `Weights` can hold in arrays
             "format 'keras' has no place for bias_k; no format could",
         ),
         (
-            Weights(
-                *[Projection(draw(H * 4, 9), None)] * 3, Projection(draw(9, 8), None), H
-            ),
+            narrow_weights(),
             "format 'bert' must have H·D = E; got 2·4 and E = 9; keras, flax could",
         ),
     ],

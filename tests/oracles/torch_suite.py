@@ -203,19 +203,19 @@ class Outcomes(unittest.TestResult):
         name = test.id().rpartition(".")[2]
         self.found[name], self.why[name] = outcome, why
 
-    def addSuccess(self, test):  # noqa: N802
+    def addSuccess(self, test):
         super().addSuccess(test)
         self.note(test, "passed")
 
-    def addSkip(self, test, reason):  # noqa: N802
+    def addSkip(self, test, reason):
         super().addSkip(test, reason)
         self.note(test, "skipped", reason)
 
-    def addFailure(self, test, err):  # noqa: N802
+    def addFailure(self, test, err):
         super().addFailure(test, err)
         self.note(test, "failed", f"{err[0].__name__}: {err[1]}")
 
-    addError = addFailure  # noqa: N815
+    addError = addFailure
 
 
 def load(path: Path) -> ModuleType:

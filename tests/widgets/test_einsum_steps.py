@@ -359,7 +359,7 @@ def test_loops_run_as_python(live):
         expected = torch.einsum(equation, *operands)
         names = dict(zip(["first", "second"], operands))
         names["result"] = torch.zeros_like(expected)
-        exec(opened.text("pre"), names)  # noqa: S102 — our own text
+        exec(opened.text("pre"), names)  # our own text
         torch.testing.assert_close(names["result"], expected)
 
 
@@ -717,9 +717,9 @@ def test_chapter_begins_with_a_sum_that_grows_with_each_step_to_come(live):
     sources = ["".join(x["source"]) for x in cells_ if x["cell_type"] == "code"]
     names = {"torch": torch, "EinsumSteps": EinsumSteps}
     (given,) = [x for x in sources if "\nx = torch.tensor(" in x]
-    exec(given.split("for ")[0], names)  # noqa: S102 — our own text
+    exec(given.split("for ")[0], names)  # our own text
     (made,) = [x for x in sources if "EinsumSteps({" in x]
-    exec(made, names)  # noqa: S102
+    exec(made, names)
     opened = live(names["steps_of_a_sum"])
     framed = opened.root_element.locator("[data-state=result]")
     seen = [framed.inner_text()]

@@ -12,16 +12,19 @@ both: gradients that are clipped after the step and gradients that nobody clips,
 instance. Its modules import in one direction::
 
     loss ← step
-    block ← block_mistakes, model
-    generate
+    block ← block_mistakes
+    block ← model ← model_mistakes
+    generate ← generate_mistakes
 """
 
 from mha_lib.check.language import (
     block,
     block_mistakes,
     generate,
+    generate_mistakes,
     loss,
     model,
+    model_mistakes,
     step,
 )
 from mha_lib.check.own import built_in, made
@@ -83,10 +86,15 @@ SAID = {
         "mode and without gradients, and is then in the mode it was in before",
     ),
 }
-MISTAKES = {name: room.MISTAKES for name, (room, *_) in SAID.items() if room != block}
-MISTAKES["block"] = block_mistakes.MISTAKES
+MISTAKES = {
+    "next_token_loss": loss.MISTAKES,
+    "block": block_mistakes.MISTAKES,
+    "language_model": model_mistakes.MISTAKES,
+    "training_step": step.MISTAKES,
+    "generate": generate_mistakes.MISTAKES,
+}
 TOLERANCES = {"generate": generate.TOLERANCE}
-FAIL = {"generate": generate.FAIL}
+FAIL = {"generate": generate_mistakes.FAIL}
 VERSIONS: dict[str, dict[str, object]] = {
     name: {"the reference": right, **{k: x for k, (x, _) in MISTAKES[name].items()}}
     for name, (_, right, _, _) in SAID.items()
