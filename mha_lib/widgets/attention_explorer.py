@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_HEADS, MOST_TOKENS = 12, 64  # what one screen holds and one frame draws
+MOST_ON_A_STILL = 4  # maps that can be read on a phone
 TOLERANCE = 1e-3  # between given weights and those of q and k: half precision
 
 Maps = torch.Tensor | np.ndarray | Sequence
@@ -122,11 +123,17 @@ class AttentionExplorer(Widget):
         )
 
     def still(self) -> "Figure":
-        """The maps of the first layer's heads."""
+        """The maps of the open layer's heads; of more than four, the open head's."""
         from mha_lib.plots import head_maps
 
+        L, H = self._shown.shape[:2]
+        heads = range(H) if H <= MOST_ON_A_STILL else [self.head]
+        layer = f"layer {self.layer}, " if L > 1 else ""
         return head_maps(
-            torch.from_numpy(self._shown[0]), self.query_tokens, self.key_tokens
+            torch.from_numpy(self._shown[self.layer, [*heads]]),
+            self.query_tokens,
+            self.key_tokens,
+            titles=[f"{layer}head {h}" for h in heads],
         )
 
 
