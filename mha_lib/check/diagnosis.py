@@ -309,6 +309,7 @@ def _verdict(found: Diagnosis, seen: Seen, explanations: list, cases: list) -> N
         }
         if turned := _turned(explanation.route):
             found.evidence.append(Fact("turned", {"matrices": turned}))
+        found.evidence += _constant(explanation.route)
         found.evidence.append(Fact("reproduced", counts))
     else:
         found.verdict = "right"
@@ -334,6 +335,12 @@ def _turned(route: Route) -> list[str]:
     parts = {x.stage for x in route if "weights-not-transposed" in x.names}
     qkv = [f"W_{role}" for role in "qkv" if "project" in parts]
     return qkv + ["W_o"] * ("out" in parts)
+
+
+def _constant(route: Route) -> list[Fact]:
+    """By which number the scores are divided, whatever D is."""
+    found = (x.do(None, None)[0] for x in route if "scale-hard-coded" in x.names)
+    return [Fact("divided-by", {"number": 1 / factor}) for factor in found]
 
 
 def _one_of(route: Route) -> Fact | None:

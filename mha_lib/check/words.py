@@ -183,6 +183,15 @@ def _factor(factor: float, scale: float, letters: str = "") -> str:
     return f"{said}: they are divided by {by}, where √D = {scale:.3g} is due."
 
 
+def _divided_by(number: float) -> str:
+    """A constant in place of √D, and for which D it would be right."""
+    by = f"divided by {number:.3g}" if number > 1 else f"multiplied by {1 / number:.3g}"
+    said = f"The scores are {by} in every call, whatever D is"
+    if (D := round(number**2)) and math.isclose(number**2, D):
+        said += f"; that is √D where D = {D} alone, as in an example perhaps"
+    return f"{said}. Take D from the queries: q.shape[-1]."
+
+
 def _changed(inputs: Mapping[str, tuple]) -> str:
     """What became of inputs that are not what they were."""
     numbers = [name for name, shapes in inputs.items() if not shapes]
@@ -255,6 +264,7 @@ WORDS: dict[str, str | Callable[..., str]] = {
         if len(matrices) < 4
         else f"It concerns all of {', '.join(matrices)}."
     ),
+    "divided-by": _divided_by,
     "masks-later": "The masks cannot be judged before that: fix this first.",
     "masks-unknown": "Without a mask all is right: look at what the mask does, which "
     "no mistake that has a name here explains.",
@@ -366,10 +376,12 @@ WORDS: dict[str, str | Callable[..., str]] = {
     "scores-times": _factor,
     "map-right": "In this call, with T = {T} and S = {S}, the map is right: what is "
     "different in the calls that are wrong?",
-    "later-unseen": "Without a mask, later keys get the weight 0, and earlier ones do "
-    "not: is a causal mask applied that nobody gave?",
-    "some-unseen": "Without a mask, query {query} gives key {key} the weight 0; each "
-    "weight has to be larger than 0 (sequence {sequence}, head {head}).",
+    "sums-alone": "Within each row the shares are right, and their sum is not 1: "
+    "divide each row by the sum of its own, exp.sum(dim=-1, keepdim=True).",
+    "later-unseen": "Where nothing is hidden, later keys get the weight 0, and earlier "
+    "ones do not: is a causal mask applied that nobody gave?",
+    "some-unseen": "Where nothing is hidden, query {query} gives key {key} the weight "
+    "0; each weight has to be larger than 0 (sequence {sequence}, head {head}).",
     "normalised": "Each token of the output has the mean 0 and the deviation 1: is "
     "there a LayerNorm behind the layer?",
     # one example

@@ -78,8 +78,8 @@ MISTAKES = (
     ),
     Mistake(
         "scale-hard-coded",
-        "The map is right for heads of size 64 alone",
-        "the scores are divided by a constant 8, not by √D",
+        "The map is right for heads of one size alone",
+        "the scores are divided by a constant, not by √D",
         _SCALE,
         stages={"scale": lambda p, width: (1 / 8, 1.0)},
     ),
