@@ -281,7 +281,8 @@ def _where(probe: dict) -> str:
     """What a probe is like, in letters."""
     given = "mask" in probe["inputs"] or probe["inputs"].get("causality")
     relation = "=" if probe["sizes"]["T"] == probe["sizes"].get("S") else "≠"
-    return f"{'with' if given else 'without'} a mask, T {relation} S"
+    mask = f"{'with' if given else 'without'} a mask, " * probe.get("masks", True)
+    return f"{mask}T {relation} S"
 
 
 def _asked_for(seen: Seen) -> Faults:

@@ -61,7 +61,7 @@ def example_of(cases: list[Case], explained: Explanation | None) -> Example | No
                     theirs = None  # the named map is not the one that they return
             if theirs is not None and theirs.shape == ours["weights"].shape:
                 both = theirs.double(), ours["weights"]
-                if found := _of_map(*both):
+                if found := _of_map(*both, case.problem.masked):
                     return Example(case.name, "map", *both, *found, case.problem.sizes)
         both = case.output, ours["output"]
         kind = "mask" if case.output.dtype == torch.bool else "output"
@@ -88,7 +88,7 @@ def _size(case: Case) -> tuple[bool, int]:
 Found = tuple[Fact, tuple[int, ...]]  # and the place of which it speaks
 
 
-def _of_map(theirs: Tensor, ours: Tensor) -> Found | None:
+def _of_map(theirs: Tensor, ours: Tensor, masked: bool = True) -> Found | None:
     """A row by its sum, else a hidden key, a visible key, or the largest gap."""
     empty = theirs.isnan().all(-1)
     theirs = theirs.nan_to_num(0.0)
@@ -106,7 +106,8 @@ def _of_map(theirs: Tensor, ours: Tensor) -> Found | None:
     if len(off):
         place = tuple(off[0].tolist())
         told = sums.masked_fill(empty, math.nan)
-        return fact("row-sum", told[place], expected[place], *place)
+        said, where = fact("row-sum", told[place], expected[place], *place)
+        return Fact(said.code, said.values | {"masked": masked}), where
     seen = ((ours == 0) & (theirs > 0.01)).nonzero()
     if len(seen):
         place = tuple(seen[0].tolist())

@@ -56,9 +56,9 @@ def next_step(found: Diagnosis) -> list[Fact]:
         return [Fact("next-size")]
     if found.task in STEPS:
         code = STEPS[found.task]
-    elif "right_with_mask" not in holds:
+    elif "right_without_mask" not in holds:
         code = "next-smallest"
-    elif holds["right_without_mask"] and not holds["right_with_mask"]:
+    elif holds["right_without_mask"] and not holds.get("right_with_mask", True):
         code = "next-mask"
     elif codes & AFTER:
         code = "next-after"

@@ -153,7 +153,9 @@ def _shapes(
     return said
 
 
-def _row_sum(sequence: int, head: int, row: int, yours: float, right: float) -> str:
+def _row_sum(
+    sequence: int, head: int, row: int, yours: float, right: float, masked: bool = True
+) -> str:
     """By what is wrong with it: all is hidden, too much is seen, or neither."""
     where = f"(sequence {sequence}, head {head})"
     if not right:
@@ -162,9 +164,13 @@ def _row_sum(sequence: int, head: int, row: int, yours: float, right: float) -> 
             f"and yours sum to {yours:.2f}."
         )
     if math.isnan(yours):
+        cause = (
+            "is every key hidden from it?"
+            if masked
+            else ("the root of a negative number, 0/0 or ∞/∞ makes the first NaN.")
+        )
         return (
-            f"The weights of query {row} are NaN {where}, and have to sum to 1: is "
-            "every key hidden from it?"
+            f"The weights of query {row} are NaN {where}, and have to sum to 1: {cause}"
         )
     if abs(yours) < 0.005:
         return (
@@ -270,6 +276,8 @@ WORDS: dict[str, str | Callable[..., str]] = {
     "no mistake that has a name here explains.",
     "wrong-at-one": _wrong_at_one,
     "wrong-from": _wrong_from,
+    "fill-nan": "Where a key is hidden, NaN comes out: 0 times ∞, ∞ minus ∞ or a fill "
+    "of +∞ makes it. Fill with masked_fill(~mask, float('-inf')), and add nothing.",
     "fill-leaks": "Where the scores of all visible keys are far below 0, hidden keys "
     "take the weight: they are filled with a number that is not low enough, such as "
     "-20. Use float('-inf') or torch.finfo(dtype).min.",

@@ -1,11 +1,58 @@
 """What is answered to the code of a beginner, who has read a chapter or two."""
 
 import math
+import re
 
 import pytest
+import torch
 
 from mha_lib.check import check
 from tests.check.layers import Right
+
+# --- before there are masks ---------------------------------------------------------
+
+
+def bent(q, k, v):
+    weights = torch.tanh(q @ k.mT / q.shape[-1] ** 0.5).softmax(dim=-1)
+    return weights @ v, weights
+
+
+def root_of_the_keys(q, k, v):
+    weights = (q @ (k.mT / q.shape[-1]) ** 0.5).softmax(dim=-1)
+    return weights @ v, weights
+
+
+def of_the_first_key(q, k, v):
+    return (q @ k.mT / q.shape[-1] ** 0.5).softmax(dim=-1) @ v.detach()
+
+
+def far_too_sharp(q, k, v):
+    return (q @ k.mT * q.shape[-1] ** 3).softmax(dim=-1) @ v
+
+
+@pytest.mark.parametrize(
+    "wrong", [bent, root_of_the_keys, of_the_first_key, far_too_sharp]
+)
+def test_before_there_are_masks_nothing_is_said_of_them(wrong):
+    report = check(wrong, "attention", mask=False)
+    assert not report
+    said = repr(report).replace("(no mask)", "")
+    assert not re.search(r"\b(mask|hidden from)", said), said
+    assert "right_with_mask" not in report.diagnosis.properties
+
+
+def test_nan_before_there_are_masks_comes_from_arithmetic():
+    said = repr(check(root_of_the_keys, "attention", mask=False))
+    assert "the root of a negative number, 0/0 or ∞/∞ makes the first NaN" in said
+    assert "Next: with T = 2, S = 3 and D = 4, print each step" in said
+
+
+def test_with_masks_it_is_still_told_where_it_is_right():
+    def attention(q, k, v, mask=None):
+        return bent(q, k, v)
+
+    assert "It is wrong without a mask and with one." in repr(check(attention))
+
 
 # --- the scale ----------------------------------------------------------------------
 
