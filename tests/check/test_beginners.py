@@ -6,7 +6,7 @@ import re
 import pytest
 import torch
 
-from mha_lib.check import check
+from mha_lib.check import MISTAKES, check
 from tests.check.layers import Right
 
 # --- before there are masks ---------------------------------------------------------
@@ -120,3 +120,20 @@ def test_a_root_of_the_batch_is_told():
         return over(len(q) ** 0.5)(q, k, v, mask)
 
     assert any("(here √B" in repr(check(attention, seed=n)) for n in range(3))
+
+
+# --- where to read ------------------------------------------------------------------
+
+LATE = {  # what is explained nowhere before, or can be made nowhere before
+    *("merge-batch-major", "relu-after-projection", "relu-missing", "residual"),
+    *("layout-exchanged", "output-reshaped", "key-mask-from-sum"),
+    *("wrong-output-dtype", "constant-dtype", "constant-device"),
+}
+
+
+def test_a_mistake_of_the_first_chapters_is_read_about_there():
+    chapter = {
+        name: int(re.search(r"\d+", mistake.section)[0])
+        for name, mistake in MISTAKES.items()
+    }
+    assert {name for name, n in chapter.items() if n > 5} == LATE

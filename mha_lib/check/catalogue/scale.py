@@ -42,14 +42,14 @@ MISTAKES = (
         "scale-query-length",
         "The map depends on the number of queries",
         "the scores are divided by √T, a length, not by √D",
-        "08_tensorflow_style#one-lost-character",
+        _SCALE,
         stages={"scale": _over_root("T")},
     ),
     Mistake(
         "scale-key-length",
         "The map depends on the number of keys",
         "the scores are divided by √S, a length, not by √D",
-        "08_tensorflow_style#one-lost-character",
+        _SCALE,
         stages={"scale": _over_root("S")},
     ),
     Mistake(

@@ -38,7 +38,7 @@ MISTAKES = (
         "heads-ignored",
         "The layer has one head, whatever num_heads says",
         "q, k and v are never cut into heads (the scale may be √E or √D)",
-        "02_heads_in_a_loop#what-goes-wrong",
+        "02_heads_in_a_loop#the-number-of-heads-ignored",
         stages={"split": lambda p, x: x.unsqueeze(-3)},
         tasks=LAYERS,
     ),
