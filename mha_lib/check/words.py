@@ -47,6 +47,7 @@ def _way(
     numbers: object = False,
     added: object = False,
     folded: object = False,
+    hint: str = "",
     **_: object,
 ) -> str:
     """In what way a submission was called that takes no call as its task says."""
@@ -57,7 +58,7 @@ def _way(
         ways.append(way + (" that is all True" if added else ""))
     by_hand = " Add the axis of the heads yourself: mask[:, None]."
     return (
-        f"As the task calls it, it fails: {located(error, line)}. It ran with "
+        f"As the task calls it, it fails: {located(error, line)}.{hint} It ran with "
         f"{', '.join(ways)}.{by_hand if mask == '(B, 1, T, S)' else ''}"
     )
 
@@ -150,6 +151,8 @@ def _shapes(
     apart = "H" in (sizes or {}) and len(got) == len(required) + 1
     if apart and math.prod(got) == math.prod(required):
         said += "; the heads have an axis of their own still: join it with D"
+    if "H" in (sizes or {}) and math.prod(got) == 3 * math.prod(required):
+        said += "; three times as many numbers: chunk(3, dim=-1) gives q, k and v"
     return said
 
 
@@ -254,6 +257,10 @@ WORDS: dict[str, str | Callable[..., str]] = {
         "q, k, v is expected. Cut it in that order, or tell check what you mean: "
         f"layers={{'{cut}': '…', 'o': '…'}}."
     ),
+    "heads-and-features": "It is right but for x, which is cut into D heads of size "
+    "H: view(B, T, H, D) is due before the transpose, not view(B, T, D, H).",
+    "slices-overlap": "It is right but for x, of which head h gets the features h to "
+    "h + D - 1, which overlap: h * D to (h + 1) * D - 1 are due.",
     "as-if-folded": "These are the answers of (B·H, T, D) brought to (T, B, E) by one "
     "view or reshape: is the transpose(0, 1) before it missing?",
     "as-if-left": "These are the answers of heads that stay behind the tokens, and "
@@ -262,7 +269,10 @@ WORDS: dict[str, str | Callable[..., str]] = {
     "in evaluation mode it is not: what does the code do only if self.training, or "
     "only if not?",
     # the verdict
-    "right-elsewhere": "Where it answers, it is right.",
+    "right-elsewhere": lambda ones=(): (
+        f"Where it answers, {f'with {one} = 1, ' if (one := ' = '.join(ones)) else ''}"
+        "it is right."
+    ),
     "reproduced": _reproduced,
     "dots-left": "A `...` still stands in line {where}: is that part written?",
     "turned": lambda matrices: (
@@ -285,6 +295,10 @@ WORDS: dict[str, str | Callable[..., str]] = {
     "weights-came-first": "That is the shape of the weights: the output comes first, "
     "return (output, weights).",
     # beside the numbers
+    "weights-laid": "The weights that you return are {axes}, where (B, H, T, S) is "
+    "due: of a list with a map (B, T, S) for each head, torch.stack(…, dim=1) makes "
+    "it, with the heads behind the batch.",
+    "weights-are": "What you return as the weights is {what}.",
     "inputs-changed": _changed,
     "other-dtype": lambda came, went: f"{came} came in, {', '.join(went)} came out.",
     "no-gradient": _lost,
