@@ -13,6 +13,7 @@ from torch import Tensor
 
 from mha_lib.check.beside import RAN_WITH, REORDERED, RETURNED
 from mha_lib.check.catalogue import MASKS, WEIGHTED
+from mha_lib.check.failures import hint
 from mha_lib.check.reference import Problem, compute, posed
 from mha_lib.check.search import matches
 from mha_lib.check.seen import Loading, Seen
@@ -126,6 +127,8 @@ def adaptations(seen: Seen) -> dict[bool, dict[str, Fact]]:
             if note.get("code") != RAN_WITH:
                 continue
             values = {key: value for key, value in note.items() if key != "code"}
+            said = values.get("error", ""), values.get("line", "")
+            values["hint"] = hint(*said, probe["sizes"])
             fact = Fact(RAN_WITH, values)
             there = found["mask" in probe["inputs"]]
             if note.get("folded"):
@@ -281,7 +284,8 @@ def _where(probe: dict) -> str:
     """What a probe is like, in letters."""
     given = "mask" in probe["inputs"] or probe["inputs"].get("causality")
     relation = "=" if probe["sizes"]["T"] == probe["sizes"].get("S") else "≠"
-    return f"{'with' if given else 'without'} a mask, T {relation} S"
+    mask = f"{'with' if given else 'without'} a mask, " * probe.get("masks", True)
+    return f"{mask}T {relation} S"
 
 
 def _asked_for(seen: Seen) -> Faults:

@@ -12,9 +12,16 @@ import torch
 from torch import Tensor
 
 from mha_lib.check import training
-from mha_lib.check.beside import ORDERS, RAN_WITH, UNFINISHED, located
+from mha_lib.check.beside import ORDERS, OTHER_SHAPE, RAN_WITH, UNFINISHED, located
 from mha_lib.check.by_size import BY_SIZE, told_by_size
-from mha_lib.check.catalogue import CUTS, GIVEN, MISTAKES, WEIGHTED
+from mha_lib.check.catalogue import (
+    CUTS,
+    GIVEN,
+    MISTAKES,
+    OF_A_HEAD,
+    SPLITS,
+    WEIGHTED,
+)
 from mha_lib.check.contract import Faults, adaptations, faults, judged
 from mha_lib.check.example import Example, example_of, revealed
 from mha_lib.check.explained import (
@@ -24,10 +31,10 @@ from mha_lib.check.explained import (
     where_it_answers,
     worthwhile,
 )
-from mha_lib.check.failures import failed_at, hint, of_error, of_sizes
+from mha_lib.check.failures import failed_at, hint, of_error, of_ones, of_sizes
 from mha_lib.check.letters import legend
 from mha_lib.check.properties import properties_of
-from mha_lib.check.reference import Route, Stage, compute
+from mha_lib.check.reference import LAYERS, Route, Stage, compute
 from mha_lib.check.search import (
     Case,
     fitting_policies,
@@ -148,6 +155,9 @@ def conclude(
         found.error = located(first["error"], first.get("line", ""))
         if first.get("raised_by") == "torch":
             found.error += legend(first["error"], probe["sizes"])
+        if first.get("code") == OTHER_SHAPE:
+            own = {letter: probe["sizes"][letter] for letter in "HDE"}
+            found.error += f".{legend(first['error'], own)}"
         found.error += hint(first["error"], first.get("line", ""), probe["sizes"])
     if first.get("code") == UNFINISHED:
         found.verdict, found.properties = UNFINISHED, {"runs": False}
@@ -204,7 +214,7 @@ def conclude(
         found.example = example_of(cases, explanations[0])
     elif found.verdict == "unknown":
         found.example = example_of(cases, None)
-        cut = any(x.code == "cut-otherwise" for x in found.evidence)
+        cut = any(x.code in ("cut-otherwise", *SPLITS) for x in found.evidence)
         told = any(x.code in BY_SIZE for x in found.evidence)
         if not (seen.varies or cut or told):
             found.evidence += revealed(seen, loading)
@@ -270,7 +280,7 @@ def _verdict(found: Diagnosis, seen: Seen, explanations: list, cases: list) -> N
         return
     if not explanations:
         found.verdict = "unknown"
-        found.evidence += _cut_otherwise(seen, cases)
+        found.evidence += _cut_otherwise(seen, cases) or _split_otherwise(seen, cases)
         if limits := told_by_size(cases):
             found.evidence.append(limits)
         elif wrong := sorted((x for x in cases if not shape_fits(x)), key=_by_chance):
@@ -297,7 +307,8 @@ def _verdict(found: Diagnosis, seen: Seen, explanations: list, cases: list) -> N
     found.mistakes = [*names(explanation.route), *found.mistakes]
     if not found.mistakes and found.error and explanation.masks:
         found.verdict = UNFINISHED if seen.takes_no_mask else "unmet"
-        found.evidence.append(told_by_size(cases) or Fact("right-elsewhere"))
+        elsewhere = Fact("right-elsewhere", {"ones": of_ones(cases)})
+        found.evidence.append(told_by_size(cases) or elsewhere)
         return
     if found.mistakes:
         found.verdict = "named" if len(found.mistakes) == 1 else "stacked"
@@ -309,6 +320,7 @@ def _verdict(found: Diagnosis, seen: Seen, explanations: list, cases: list) -> N
         }
         if turned := _turned(explanation.route):
             found.evidence.append(Fact("turned", {"matrices": turned}))
+        found.evidence += _constant(explanation.route)
         found.evidence.append(Fact("reproduced", counts))
     else:
         found.verdict = "right"
@@ -317,8 +329,8 @@ def _verdict(found: Diagnosis, seen: Seen, explanations: list, cases: list) -> N
             found.evidence.append(Fact("masks-later"))
         else:
             found.verdict = "unknown"
-            leaks = _leaks(seen.task, cases)
-            code = "fill-leaks" if leaks else "masks-unknown"
+            code = "fill-leaks" if _leaks(seen.task, cases) else "masks-unknown"
+            code = "fill-nan" if _nan(cases) else code
             found.evidence.append(told_by_size(cases) or Fact(code))
     elif len(explanation.policies) < 2 and seen.task in WEIGHTED:
         found.policy["empty rows"] = (*explanation.policies, "other")[0]
@@ -336,6 +348,12 @@ def _turned(route: Route) -> list[str]:
     return qkv + ["W_o"] * ("out" in parts)
 
 
+def _constant(route: Route) -> list[Fact]:
+    """By which number the scores are divided, whatever D is."""
+    found = (x.do(None, None)[0] for x in route if "scale-hard-coded" in x.names)
+    return [Fact("divided-by", {"number": 1 / factor}) for factor in found]
+
+
 def _one_of(route: Route) -> Fact | None:
     """What is one mistake without a name, though two or three together equal it."""
     found = set(names(route))
@@ -349,6 +367,20 @@ def _cut_otherwise(seen: Seen, cases: list[Case]) -> list[Fact]:
     rest = [case for case in cases if case.name != "empty row"]
     found = (cut for cut, route in CUTS.items() if fitting_policies(rest, route))
     return [Fact("cut-otherwise", {"cut": cut}) for cut in found]
+
+
+def _split_otherwise(seen: Seen, cases: list[Case]) -> list[Fact]:
+    """How x is cut into heads, if that is all that is wrong."""
+    if seen.task not in ("split_heads", *LAYERS):
+        return []
+    rest = [case for case in cases if case.name != "empty row"]
+    found = (
+        code
+        for code, split in SPLITS.items()
+        for route in ((split,), (split, OF_A_HEAD))
+        if fitting_policies(rest, route)
+    )
+    return [Fact(code) for code in found][:1]
 
 
 def _leaks(task: str, cases: list[Case]) -> bool:
@@ -365,6 +397,16 @@ def _leaks(task: str, cases: list[Case]) -> bool:
         return False
     found = without_mistake(task, [case for case in cases if case is not low])
     return bool(found) and found[0].masks
+
+
+def _nan(cases: list[Case]) -> bool:
+    """Whether NaN comes out wherever a key is hidden, though others are seen."""
+    hiding = [
+        case.output is not None and bool(case.output.isnan().any())
+        for case in cases
+        if case.name != "empty row" and (compute(case.problem)["weights"] == 0).any()
+    ]
+    return bool(hiding) and all(hiding)
 
 
 def _beside_the_numbers(
@@ -399,6 +441,7 @@ def _beside_the_numbers(
         wrong, flat = training.returned_weights(seen, explained, cases)
         if wrong and training.is_no_consequence(explained, cases):
             extra.append("weights-returned-wrong")
+            found.evidence += training.returned_instead(explained, cases)
         if flat:
             found.policy["weights"] = Fact(flat)
         policy = "" if found.mistakes else found.policy.get("empty rows", "")

@@ -11,7 +11,7 @@ from mha_lib.check.search import Case, Explanation, matches
 from mha_lib.check.seen import Loading, Seen, shape_fits
 from mha_lib.check.words import Fact, in_words
 
-__all__ = ["Example", "difference", "example_of", "largest", "revealed"]
+__all__ = ["Example", "difference", "divisor", "example_of", "largest", "revealed"]
 
 
 @dataclass
@@ -61,7 +61,7 @@ def example_of(cases: list[Case], explained: Explanation | None) -> Example | No
                     theirs = None  # the named map is not the one that they return
             if theirs is not None and theirs.shape == ours["weights"].shape:
                 both = theirs.double(), ours["weights"]
-                if found := _of_map(*both):
+                if found := _of_map(*both, case.problem.masked):
                     return Example(case.name, "map", *both, *found, case.problem.sizes)
         both = case.output, ours["output"]
         kind = "mask" if case.output.dtype == torch.bool else "output"
@@ -88,7 +88,7 @@ def _size(case: Case) -> tuple[bool, int]:
 Found = tuple[Fact, tuple[int, ...]]  # and the place of which it speaks
 
 
-def _of_map(theirs: Tensor, ours: Tensor) -> Found | None:
+def _of_map(theirs: Tensor, ours: Tensor, masked: bool = True) -> Found | None:
     """A row by its sum, else a hidden key, a visible key, or the largest gap."""
     empty = theirs.isnan().all(-1)
     theirs = theirs.nan_to_num(0.0)
@@ -106,7 +106,8 @@ def _of_map(theirs: Tensor, ours: Tensor) -> Found | None:
     if len(off):
         place = tuple(off[0].tolist())
         told = sums.masked_fill(empty, math.nan)
-        return fact("row-sum", told[place], expected[place], *place)
+        said, where = fact("row-sum", told[place], expected[place], *place)
+        return Fact(said.code, said.values | {"masked": masked}), where
     seen = ((ours == 0) & (theirs > 0.01)).nonzero()
     if len(seen):
         place = tuple(seen[0].tolist())
@@ -181,15 +182,8 @@ def _weights_right(cases: list[Case]) -> bool:
 
 def _shown(seen: Seen, case: Case) -> list[Fact]:
     """What the map tells, read off the output where W_v = W_o = 1, values one-hot."""
-    p, theirs, first = case.problem, case.output.double(), []
-    if seen.task == "mha_sequence_first":
-        theirs = theirs.transpose(0, 1)
-    if seen.task != "attention":
-        theirs = theirs.unflatten(-1, (p.H, p.D)).transpose(1, 2)
-    theirs, rest = theirs[..., : p.S], theirs[..., p.S :]
-    twin = rest[..., : p.S] if rest.shape[-1] >= p.S else theirs
-    rest = rest[..., p.S :] if rest.shape[-1] >= p.S else rest
-    if not torch.allclose(theirs, twin, atol=1e-3) or (rest.abs() > 1e-3).any():
+    p, theirs, first = case.problem, _map_of(seen.task, case), []
+    if theirs is None:
         return [Fact("no-mix")]
     ours, weights = compute(p)["weights"], case.weights
     if weights is not None and weights.shape == ours.shape:
@@ -213,17 +207,59 @@ def _shown(seen: Seen, case: Case) -> list[Fact]:
         facts.append(Fact("heads-right", {"right": right, "wrong": wrong}))
     if all(order) and [o[0] for o in order] != list(range(p.H)):
         facts.append(Fact("heads-in-order", {"order": [o[0] for o in order]}))
-    if theirs.min() > 0:
-        a, b = theirs.log(), ours.log()
-        a, b = (x - x.mean(-1, keepdim=True) for x in (a, b))
-        factor = ((a * b).sum() / (b * b).sum()).item()
-        if abs(factor - 1) < 1e-3 and torch.allclose(a, b, rtol=1e-2, atol=1e-2):
-            facts.append(Fact("map-right", {"T": p.T, "S": p.S}))
-        elif torch.allclose(a, factor * b, rtol=1e-2, atol=1e-2):
-            values = {"factor": factor, "scale": p.D**0.5}
-            letters = _divisor(p.D**0.5 / factor, p.sizes) if factor > 0 else ""
-            facts.append(Fact("scores-times", values | {"letters": letters}))
+    if (factor := _factor(theirs, ours)) is None:
+        return facts
+    if abs(factor - 1) >= 1e-3:
+        values = {"factor": factor, "scale": p.D**0.5}
+        letters = _divisor(p.D**0.5 / factor, p.sizes) if factor > 0 else ""
+        facts.append(Fact("scores-times", values | {"letters": letters}))
+    elif (sums - 1).abs().max() < 1e-3:
+        facts.append(Fact("map-right", {"T": p.T, "S": p.S}))
+    else:
+        facts.append(Fact("sums-alone"))
     return facts
+
+
+def _map_of(task: str, case: Case) -> Tensor | None:
+    """The map that one-hot values show in the output; None if it shows none."""
+    p, theirs = case.problem, case.output.double()
+    if task == "mha_sequence_first":
+        theirs = theirs.transpose(0, 1)
+    if task != "attention":
+        theirs = theirs.unflatten(-1, (p.H, p.D)).transpose(1, 2)
+    theirs, rest = theirs[..., : p.S], theirs[..., p.S :]
+    twin = rest[..., : p.S] if rest.shape[-1] >= p.S else theirs
+    rest = rest[..., p.S :] if rest.shape[-1] >= p.S else rest
+    if not torch.allclose(theirs, twin, atol=1e-3) or (rest.abs() > 1e-3).any():
+        return None
+    return theirs
+
+
+def _factor(theirs: Tensor, ours: Tensor) -> float | None:
+    """How many times the right ones their scores are, up to a sum in each row."""
+    if theirs.min() <= 0:
+        return None
+    a, b = (x.log() - x.log().mean(-1, keepdim=True) for x in (theirs, ours))
+    factor = ((a * b).sum() / (b * b).sum()).item()
+    return factor if torch.allclose(a, factor * b, rtol=1e-2, atol=1e-2) else None
+
+
+def divisor(seen: Seen, cases: list[Case]) -> float | None:
+    """What the scores are divided by in the probe that shows the map; None if unknown.
+
+    A root of a whole number is that root, without what was lost in rounding.
+    """
+    case = next((case for case in cases if case.name == "reveal"), None)
+    if case is None or case.output is None or not shape_fits(case):
+        return None
+    theirs = _map_of(seen.task, case)
+    ours = compute(case.problem)["weights"]
+    factor = None if theirs is None else _factor(theirs, ours)
+    if factor is None or factor <= 0:
+        return None
+    found = case.problem.D**0.5 / factor
+    square = round(found**2)
+    return square**0.5 if abs(found**2 - square) < 1e-4 * square else found
 
 
 def _unseen(theirs: Tensor, ours: Tensor) -> list[Fact]:
@@ -243,7 +279,7 @@ def _divisor(number: float, sizes: dict[str, int]) -> str:
     """Simple expressions of a size that have this value; "" if none or many."""
     found = [
         f"{times}{root}{letter}{over}"
-        for letter in ("D", "E", "H", "T", "S")
+        for letter in ("D", "E", "H", "T", "S", "B")
         for root, power in (("", 1.0), ("√", 0.5))
         for times, over, factor in (("", "", 1.0), ("2", "", 2.0), ("", "/2", 0.5))
         if abs(factor * sizes[letter] ** power / number - 1) < 2e-3

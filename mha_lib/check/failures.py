@@ -1,5 +1,6 @@
 """What failures give away: of one call its message, of several the sizes they had."""
 
+import math
 import re
 from collections.abc import Mapping
 from itertools import combinations
@@ -13,11 +14,43 @@ OF_TORCH = {  # what its messages give away
     "constant-device": r"same device|expected device",
     "constant-dtype": r"same dtype|expected scalar type",
 }
+WHOLE = " A size is a whole number: E // num_heads is one, E / num_heads is none."
+FIRST_AXIS = (
+    " q[t] is a place of the first axis, the batch; the last but one has the queries, "
+    "so that q[..., t, :] is one of them."
+)
+ANY_AXES = " @ multiplies stacks of matrices, however many axes stand before the two."
 HINTS = {  # and what they ask for in words of their own
     r"view size is not compatible": " What a transpose returns has its numbers in "
     "another order than memory has: reshape copies them where view cannot.",
     r"before Module.__init__\(\) call": " The first line of __init__ has to be "
     "super().__init__().",
+    r"must be (tuple of )?ints?\b.*\bfloat|slice indices must be int": WHOLE,
+    r"'float' object cannot be interpreted as an integer": WHOLE,
+    r"softmax\(\) missing": " The keys are the last axis: softmax(dim=-1).",
+    r"sqrt\(\): .* must be Tensor, not (int|float)": " The root of a plain number is "
+    "math.sqrt, or ** 0.5.",
+    r"(self|mat\d?) must be a matrix|must be a 3D tensor|1D tensors expected": ANY_AXES,
+    r"shape of the mask .* does not match the shape of the indexed": " An index of "
+    "True and False has to have the full shape; masked_fill takes one that broadcasts.",
+    r"name '(num_heads|head_dim|embed_dim|\w+_proj|heads)' is not defined": " In a "
+    "method it is self.{0}, which __init__ has to set.",
+}
+OF_LINES = {  # what a message asks for, and a line of theirs that goes with it
+    (r"Boolean value of Tensor", r"\bnot\b"): " To turn each entry of a mask, write "
+    "~mask; whether there is one, `mask is not None` tells.",
+    (r"Boolean value of Tensor", r"mask"): " Whether there is a mask asks "
+    "`if mask is not None:`.",
+    (r"NoneType", r"mask"): " Where no mask is given it is None: first ask "
+    "`if mask is not None:`.",
+    (r"too many values to unpack", r"\.shape|\.size\("): " More axes come than are "
+    "unpacked: *_, T, D = q.shape takes the last two, whatever stands before.",
+    (r"not enough values to unpack|tuple index out of", r"chunk\((?!.*dim)"): " chunk "
+    "cuts the first axis, the batch, unless it is told: chunk(3, dim=-1).",
+    (r"tensor a .* tensor b|batch2 tensor to be|t\(\) expects", r"\.(T\b|t\(\))"): " "
+    "More than two axes come: k.mT, or k.transpose(-2, -1), turns the last two alone.",
+    (r"tensor a .* tensor b|batch2 tensor to be", r"transpose\(\d, ?\d\).*"): " Count "
+    "the axes from the end, whatever stands before: k.transpose(-2, -1).",
 }
 OF_CODE = {SQUARE_MASK: "causal-square"}  # and what we have noted ourselves
 
@@ -41,8 +74,15 @@ def hint(error: str, line: str, sizes: Mapping[str, int]) -> str:
         line: of their code, where it was raised; "" if unknown.
         sizes: of the call: B, T, S, H, D, E.
     """
-    said = "".join(said for pattern, said in HINTS.items() if re.search(pattern, error))
+    met = ((re.search(pattern, error), said) for pattern, said in HINTS.items())
+    said = "".join(said.format(*found.groups()) for found, said in met if found)
+    for (pattern, code), words in OF_LINES.items():
+        if re.search(pattern, error) and re.search(code, line):
+            return said + words
     by_sizes = _heads_apart, _mask_without_heads, _axes_that_meet, _piece_of_a_token
+    by_sizes += _lost_axis, _entry_by_entry, _three_thirds
+    if re.search(r"[qk]\w*\[\w+\] ?(@|,) ?[qkv]\w*\[\w+\]", line):
+        return said + FIRST_AXIS
     return said + "".join(words(error, line, sizes) for words in by_sizes)
 
 
@@ -87,6 +127,8 @@ def _axes_that_meet(error: str, line: str, sizes: Mapping[str, int]) -> str:
     if not met:
         return ""
     said = " In a product the last axis of the left tensor meets the last but one of "
+    if met[1] == sizes.get("T") and re.search(r"\bv\w* ?@", line):
+        return said + "the right: weights (T, S) meet values (S, D), weights @ v."
     if met == [sizes.get("T"), sizes.get("S")]:
         return said + "the right: weights (T, S) meet values (S, D) in S."
     return said + "the right: should one be turned, with transpose(-2, -1)?"
@@ -100,7 +142,39 @@ def _piece_of_a_token(error: str, line: str, sizes: Mapping[str, int]) -> str:
     ours = [letter for letter, size in sizes.items() if size == met[0]]
     if ours != ["D"] or met[1] != sizes["E"]:
         return ""
-    return " The matrix takes E = H·D numbers: are the heads joined before it?"
+    return (
+        " The matrix takes E = H·D numbers: are the heads joined before it, all of "
+        "them and along the last axis (torch.cat(…, dim=-1))?"
+    )
+
+
+def _lost_axis(error: str, line: str, sizes: Mapping[str, int]) -> str:
+    """A map (T, S) was divided by sums (T)."""
+    met = _numbers(r"a \((\d+)\) must match .* b \((\d+)\)", error)
+    if met != [sizes.get("S"), sizes.get("T")] or "/" not in line or "@" in line:
+        return ""
+    return " A sum loses its axis; sum(dim=-1, keepdim=True) keeps it, with the size 1."
+
+
+def _entry_by_entry(error: str, line: str, sizes: Mapping[str, int]) -> str:
+    """Queries and keys met in a product that is none of matrices."""
+    met = _numbers(r"a \((\d+)\) must match .* b \((\d+)\)", error)
+    product = re.search(r"\bq\w* ?\* ?k|\bk\w* ?\* ?q", line)
+    if not product or {*met} != {sizes.get("T"), sizes.get("S")}:
+        return ""
+    return " * multiplies entry by entry; each query meets each key in q @ k.mT."
+
+
+def _three_thirds(error: str, line: str, sizes: Mapping[str, int]) -> str:
+    """All of a fused projection came where one third is cut into heads."""
+    pattern = r"shape '\[([\d, ]+)\]' is invalid for input of size (\d+)"
+    found = re.search(pattern, error)
+    if not found or "E" not in sizes:
+        return ""
+    wanted = math.prod(map(int, found[1].split(",")))
+    if int(found[2]) != 3 * wanted:
+        return ""
+    return " Three times as many numbers come: chunk(3, dim=-1) gives q, k and v."
 
 
 def of_sizes(cases: list[Case]) -> list[str]:
@@ -121,6 +195,18 @@ def of_sizes(cases: list[Case]) -> list[str]:
 
     found = any(needs(*pair) for pair in combinations("BTSHD", 2))
     return ["needs-equal-sizes"] if found else []
+
+
+def of_ones(cases: list[Case]) -> list[str]:
+    """The sizes that are 1 wherever it answered, and nowhere else."""
+
+    def alone(letter: str) -> bool:
+        return all(
+            (case.problem.sizes[letter] == 1) == (case.output is not None)
+            for case in cases
+        )
+
+    return [letter for letter in "BTSHD" if alone(letter)]
 
 
 def failed_at(fact: Fact) -> object:

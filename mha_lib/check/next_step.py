@@ -11,8 +11,9 @@ AFTER = {"weights-right", "not-times-values", "normalised"}  # what is behind th
 BEFORE = {"weights-first", "scores-times", "map-sums", "later-unseen", "some-unseen"}
 SAYS_IT = {  # facts that are a next step
     *("cut-otherwise", "as-if-exchanged", "as-if-inverted", "as-if-folded"),
-    *("as-if-left", "it-remembers", "it-makes-layers", "fill-leaks"),
-    "right-in-training",
+    *("as-if-left", "it-remembers", "it-makes-layers", "fill-leaks", "fill-nan"),
+    *("heads-and-features", "slices-overlap"),
+    *("right-in-training", "sums-alone"),
 }
 STEPS = {  # of the other tasks
     "split_heads": "next-numbers",
@@ -55,9 +56,9 @@ def next_step(found: Diagnosis) -> list[Fact]:
         return [Fact("next-size")]
     if found.task in STEPS:
         code = STEPS[found.task]
-    elif "right_with_mask" not in holds:
+    elif "right_without_mask" not in holds:
         code = "next-smallest"
-    elif holds["right_without_mask"] and not holds["right_with_mask"]:
+    elif holds["right_without_mask"] and not holds.get("right_with_mask", True):
         code = "next-mask"
     elif codes & AFTER:
         code = "next-after"

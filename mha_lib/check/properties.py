@@ -47,10 +47,12 @@ def properties_of(
     plain = [judged[c.name] for c in rest if not c.problem.masked]
     holds |= {
         "right_without_mask": all(plain) and not adapted[False],
-        "right_with_mask": all(masked) and not adapted[True],
-        "mask_as_given": all(masked) and "mask_as_given" not in adapted[True],
         "output_dtype": seen.dtypes == {seen.dtype},
     }
+    if masked:  # else masks are still to come
+        holds["right_with_mask"] = all(masked) and not adapted[True]
+        as_given = "mask_as_given" not in adapted[True]
+        holds["mask_as_given"] = all(masked) and as_given
     if sums := [s for c in rest if (s := _row_sums(c)) is not None]:
         holds["rows_sum_to_one"] = bool((torch.cat(sums) - 1).abs().max() < 0.05)
     trained = (pair := seen.probe("training")) and "outputs" in pair[1]

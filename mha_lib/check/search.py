@@ -33,6 +33,7 @@ __all__ = [
     "Case",
     "Explanation",
     "explain",
+    "explain_by",
     "fitting_policies",
     "matches",
     "names",
@@ -145,13 +146,25 @@ def explain(
 
 def without_mistake(call: str, cases: list[Case]) -> list[Explanation]:
     """The explanation by the reference itself, if it is one; nothing is looked for."""
+    return _by(call, cases, (), {}, most=0)
+
+
+def explain_by(call: str, cases: list[Case], route: Route) -> list[Explanation]:
+    """The explanation by a route, if it is one: only what masks add is looked for."""
+    return shortest(_by(call, cases, route, stages_for(call), most=MASKS))
+
+
+def _by(
+    call: str, cases: list[Case], route: Route, stages: dict, most: int
+) -> list[Explanation]:
     masked = [case for case in cases if case.problem.masked]
     plain = [case for case in cases if not case.problem.masked]
     if call not in ("attention", *LAYERS):
         masked, plain = [], cases
-    if not _all_fit(_fits(case, ()) for case in plain):
+    if not _all_fit(_fits(case, route) for case in plain):
         return []
-    return _with_masks({}, (), masked, most=0) or [Explanation((), masks=False)]
+    found = _with_masks(stages, route, masked, most)
+    return found or [Explanation(route, masks=False)]
 
 
 def shortest(found: list[Explanation]) -> list[Explanation]:

@@ -10,15 +10,16 @@ __all__ = ["TITLES", "link", "repository", "section_title"]
 PAGES = "https://{owner}.github.io/{name}/book/{page}.html#{anchor}"
 TITLES = {  # page: anchor: heading
     "01_attention": {
+        "one-head-ask-offer-hand-over": "One head: ask, offer, hand over",
         "the-scale-forgotten-or-taken-from-the-wrong-size": (
             "The scale forgotten, or taken from the wrong size"
         ),
         "the-softmax-over-the-wrong-axis": "The softmax over the wrong axis",
-        "what-goes-wrong": "What goes wrong",
         "why-divide-by-d": "Why divide by √D",
     },
     "02_heads_in_a_loop": {
-        "what-goes-wrong": "What goes wrong",
+        "heads-summed": "Heads summed",
+        "the-number-of-heads-ignored": "The number of heads ignored",
         "what-the-output-projection-does": "What the output projection does",
     },
     "03_all_heads_at_once": {
@@ -47,36 +48,42 @@ TITLES = {  # page: anchor: heading
     "06_einsum_sequence_first": {
         "back-to-batch-first-by-reshape": "Back to batch first by reshape",
         "batch-and-sequence-exchanged": "Batch and sequence exchanged",
-        "the-softmax-over-the-last-axis-from-habit": (
-            "The softmax over the last axis, from habit"
-        ),
-    },
-    "07_pytorchs_own": {
-        "what-goes-wrong": "What goes wrong",
     },
     "08_tensorflow_style": {
         "a-key-mask-from-raw-embeddings": "A key mask from raw embeddings",
         "causality-relu-and-the-rest-of-the-block": (
             "Causality, ReLU and the rest of the block"
         ),
-        "one-lost-character": "One lost character",
         "the-way-there-the-way-back": "The way there, the way back",
-        "tile-or-repeat-the-order-of-the-mask": "Tile or repeat: the order of the mask",
-    },
-    "09_they_all_agree": {
-        "nothing-complains": "Nothing complains",
-        "one-query-is-not-enough": "One query is not enough",
-        "training-mode": "Training mode",
-        "zero-biases-hide-bias-mistakes": "Zero biases hide bias mistakes",
     },
     "deeper/01_right_shape_wrong_numbers": {
+        "two-exchanges": "Two exchanges",
         "weights-that-are-called-scores": "Weights that are called scores",
+    },
+    "deeper/02_heads_put_to_the_test": {
+        "only-head-0": "Only head 0",
+        "the-heads-joined-in-reverse": "The heads joined in reverse",
     },
     "deeper/03_what_a_wrong_cut_costs": {
         "two-more-cuts": "Two more cuts",
     },
+    "deeper/04_faults_that_no_shape_shows": {
+        "a-bias-left-out": "A bias left out",
+    },
     "deeper/04_what_dropout_drops": {
+        "five-slips-and-what-each-leaves-behind": (
+            "Five slips, and what each leaves behind"
+        ),
         "which-number-does-dropout-drop": "Which number does dropout drop?",
+    },
+    "deeper/05_every_form_of_a_mask": {
+        "the-conversions": "The conversions",
+    },
+    "deeper/05_faults_and_checks": {
+        "the-right-mask-used-wrongly": "The right mask, used wrongly",
+    },
+    "deeper/05_fill_values_and_half_precision": {
+        "eight-fills": "Eight fills",
     },
     "deeper/08_what_the_post_says": {
         "in-its-code": "In its code",

@@ -1,5 +1,7 @@
 """What comes beside the output: returned weights, and dropout in training."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -14,6 +16,7 @@ __all__ = [
     "empty_rows",
     "is_no_consequence",
     "returned_after_dropout",
+    "returned_instead",
     "returned_weights",
     "right_in_training",
     "weights_fault",
@@ -60,6 +63,50 @@ def returned_weights(
             several = case.problem.H > 1 or lacks == "averaged"
             lacks = "averaged" if several else "no-head-axis"
     return False, lacks
+
+
+LAID = {  # how maps (B, T, S), one for each head, are put together otherwise
+    "(H, B, T, S)": lambda maps: maps.transpose(0, 1),
+    "(B, T, H, S)": lambda maps: maps.transpose(1, 2),
+    "(B, T, S, H)": lambda maps: maps.movedim(1, -1),
+    "(H·B, T, S)": lambda maps: maps.transpose(0, 1).flatten(0, 1),
+    "(B, H·T, S)": lambda maps: maps.flatten(1, 2),
+    "(B, T, H·S)": lambda maps: maps.transpose(1, 2).flatten(2),
+}
+OTHER_MAPS = {
+    "the map of the last head": lambda maps: maps[:, -1],
+    "the map of the first head": lambda maps: maps[:, 0],
+    "the maps turned, with a row for each key": lambda maps: maps.mT,
+}
+
+
+def returned_instead(explained: Explanation, cases: list[Case]) -> list[Fact]:
+    """What came in place of the weights (B, H, T, S), if that can be told."""
+    policy = (explained.policies or ("nan",))[0]
+    pairs = [
+        (case.weights, compute(case.problem, explained.route, policy)["weights"])
+        for case in cases
+        if case.weights is not None
+        and case.name != "empty row"
+        and not case.problem.masked
+    ]
+
+    def all_are(form: Callable[[Tensor], Tensor]) -> bool:
+        return all(matches(x, form(y), 4.0) for x, y in pairs)
+
+    for axes, form in LAID.items():
+        if all_are(form):
+            return [Fact("weights-laid", {"axes": axes})]
+    for what, form in OTHER_MAPS.items():
+        if all_are(form):
+            return [Fact("weights-are", {"what": what})]
+    scores = all(
+        x.shape == y.shape and matches(x.softmax(-1), y, 4.0)
+        for x, y in pairs
+        if x.is_floating_point()
+    )
+    what = "the scores, from before the softmax"
+    return [Fact("weights-are", {"what": what})] if scores else []
 
 
 def empty_rows(seen: Seen, policy: str, cases: list[Case]) -> str:

@@ -47,6 +47,7 @@ def _way(
     numbers: object = False,
     added: object = False,
     folded: object = False,
+    hint: str = "",
     **_: object,
 ) -> str:
     """In what way a submission was called that takes no call as its task says."""
@@ -57,7 +58,7 @@ def _way(
         ways.append(way + (" that is all True" if added else ""))
     by_hand = " Add the axis of the heads yourself: mask[:, None]."
     return (
-        f"As the task calls it, it fails: {located(error, line)}. It ran with "
+        f"As the task calls it, it fails: {located(error, line)}.{hint} It ran with "
         f"{', '.join(ways)}.{by_hand if mask == '(B, 1, T, S)' else ''}"
     )
 
@@ -150,10 +151,14 @@ def _shapes(
     apart = "H" in (sizes or {}) and len(got) == len(required) + 1
     if apart and math.prod(got) == math.prod(required):
         said += "; the heads have an axis of their own still: join it with D"
+    if "H" in (sizes or {}) and math.prod(got) == 3 * math.prod(required):
+        said += "; three times as many numbers: chunk(3, dim=-1) gives q, k and v"
     return said
 
 
-def _row_sum(sequence: int, head: int, row: int, yours: float, right: float) -> str:
+def _row_sum(
+    sequence: int, head: int, row: int, yours: float, right: float, masked: bool = True
+) -> str:
     """By what is wrong with it: all is hidden, too much is seen, or neither."""
     where = f"(sequence {sequence}, head {head})"
     if not right:
@@ -162,9 +167,13 @@ def _row_sum(sequence: int, head: int, row: int, yours: float, right: float) -> 
             f"and yours sum to {yours:.2f}."
         )
     if math.isnan(yours):
+        cause = (
+            "is every key hidden from it?"
+            if masked
+            else ("the root of a negative number, 0/0 or ∞/∞ makes the first NaN.")
+        )
         return (
-            f"The weights of query {row} are NaN {where}, and have to sum to 1: is "
-            "every key hidden from it?"
+            f"The weights of query {row} are NaN {where}, and have to sum to 1: {cause}"
         )
     if abs(yours) < 0.005:
         return (
@@ -181,6 +190,15 @@ def _factor(factor: float, scale: float, letters: str = "") -> str:
         return f"{said}."
     by = f"{scale / factor:.3g}" + f" (here {letters})" * bool(letters)
     return f"{said}: they are divided by {by}, where √D = {scale:.3g} is due."
+
+
+def _divided_by(number: float) -> str:
+    """A constant in place of √D, and for which D it would be right."""
+    by = f"divided by {number:.3g}" if number > 1 else f"multiplied by {1 / number:.3g}"
+    said = f"The scores are {by} in every call, whatever D is"
+    if (D := round(number**2)) and math.isclose(number**2, D):
+        said += f"; that is √D where D = {D} alone, as in an example perhaps"
+    return f"{said}. Take D from the queries: q.shape[-1]."
 
 
 def _changed(inputs: Mapping[str, tuple]) -> str:
@@ -239,6 +257,10 @@ WORDS: dict[str, str | Callable[..., str]] = {
         "q, k, v is expected. Cut it in that order, or tell check what you mean: "
         f"layers={{'{cut}': '…', 'o': '…'}}."
     ),
+    "heads-and-features": "It is right but for x, which is cut into D heads of size "
+    "H: view(B, T, H, D) is due before the transpose, not view(B, T, D, H).",
+    "slices-overlap": "It is right but for x, of which head h gets the features h to "
+    "h + D - 1, which overlap: h * D to (h + 1) * D - 1 are due.",
     "as-if-folded": "These are the answers of (B·H, T, D) brought to (T, B, E) by one "
     "view or reshape: is the transpose(0, 1) before it missing?",
     "as-if-left": "These are the answers of heads that stay behind the tokens, and "
@@ -247,7 +269,10 @@ WORDS: dict[str, str | Callable[..., str]] = {
     "in evaluation mode it is not: what does the code do only if self.training, or "
     "only if not?",
     # the verdict
-    "right-elsewhere": "Where it answers, it is right.",
+    "right-elsewhere": lambda ones=(): (
+        f"Where it answers, {f'with {one} = 1, ' if (one := ' = '.join(ones)) else ''}"
+        "it is right."
+    ),
     "reproduced": _reproduced,
     "dots-left": "A `...` still stands in line {where}: is that part written?",
     "turned": lambda matrices: (
@@ -255,11 +280,14 @@ WORDS: dict[str, str | Callable[..., str]] = {
         if len(matrices) < 4
         else f"It concerns all of {', '.join(matrices)}."
     ),
+    "divided-by": _divided_by,
     "masks-later": "The masks cannot be judged before that: fix this first.",
     "masks-unknown": "Without a mask all is right: look at what the mask does, which "
     "no mistake that has a name here explains.",
     "wrong-at-one": _wrong_at_one,
     "wrong-from": _wrong_from,
+    "fill-nan": "Where a key is hidden, NaN comes out: 0 times ∞, ∞ minus ∞ or a fill "
+    "of +∞ makes it. Fill with masked_fill(~mask, float('-inf')), and add nothing.",
     "fill-leaks": "Where the scores of all visible keys are far below 0, hidden keys "
     "take the weight: they are filled with a number that is not low enough, such as "
     "-20. Use float('-inf') or torch.finfo(dtype).min.",
@@ -267,6 +295,10 @@ WORDS: dict[str, str | Callable[..., str]] = {
     "weights-came-first": "That is the shape of the weights: the output comes first, "
     "return (output, weights).",
     # beside the numbers
+    "weights-laid": "The weights that you return are {axes}, where (B, H, T, S) is "
+    "due: of a list with a map (B, T, S) for each head, torch.stack(…, dim=1) makes "
+    "it, with the heads behind the batch.",
+    "weights-are": "What you return as the weights is {what}.",
     "inputs-changed": _changed,
     "other-dtype": lambda came, went: f"{came} came in, {', '.join(went)} came out.",
     "no-gradient": _lost,
@@ -366,10 +398,12 @@ WORDS: dict[str, str | Callable[..., str]] = {
     "scores-times": _factor,
     "map-right": "In this call, with T = {T} and S = {S}, the map is right: what is "
     "different in the calls that are wrong?",
-    "later-unseen": "Without a mask, later keys get the weight 0, and earlier ones do "
-    "not: is a causal mask applied that nobody gave?",
-    "some-unseen": "Without a mask, query {query} gives key {key} the weight 0; each "
-    "weight has to be larger than 0 (sequence {sequence}, head {head}).",
+    "sums-alone": "Within each row the shares are right, and their sum is not 1: "
+    "divide each row by the sum of its own, exp.sum(dim=-1, keepdim=True).",
+    "later-unseen": "Where nothing is hidden, later keys get the weight 0, and earlier "
+    "ones do not: is a causal mask applied that nobody gave?",
+    "some-unseen": "Where nothing is hidden, query {query} gives key {key} the weight "
+    "0; each weight has to be larger than 0 (sequence {sequence}, head {head}).",
     "normalised": "Each token of the output has the mean 0 and the deviation 1: is "
     "there a LayerNorm behind the layer?",
     # one example

@@ -366,6 +366,7 @@ def test_a_cube_of_another_shape_is_a_sentence():
 
     layers = {"qkv": "W", "o": "U"}
     words = "the weights of o must have the shape (3, 5, 15); yours has (3, 15, 15)"
+    words += ". Here 3 is H, 5 is D, 15 is E."
     assert diagnose(Wide, "mha", layers=layers).error == words
 
 

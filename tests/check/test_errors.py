@@ -137,7 +137,7 @@ class Averaged(Right):
     [
         (NotApart, "is the transpose missing that puts the heads before the tokens?"),
         (NotJoined, "; the heads have an axis of their own still: join it with D"),
-        (Averaged, "The matrix takes E = H·D numbers: are the heads joined before it?"),
+        (Averaged, "The matrix takes E = H·D numbers: are the heads joined before it,"),
     ],
 )
 def test_where_heads_are_not_cut_or_joined_the_error_says_what_to_look_for(wrong, said):

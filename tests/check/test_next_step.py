@@ -27,7 +27,7 @@ NEXT = {  # what stands before the next step, and how this begins
         "It is wrong without a mask and with one.",
         "with D = 4 and short vectors",
     ),
-    "batched: D and H exchanged": (
+    "batched: forward returns the query": (
         "It is wrong without a mask and with one.",
         "with B = 1, T = 2, S = 3 and two heads",
     ),

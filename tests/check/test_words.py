@@ -41,6 +41,7 @@ def test_no_words_are_left_over():
     assert (WORDS.keys() | ADVICE.keys()) - {
         RAN_WITH,
         beside.NO_MASK,
+        beside.OTHER_SHAPE,
         beside.RETURNED,
         beside.SQUARE_MASK,
     } <= set().union(*used)

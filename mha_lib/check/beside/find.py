@@ -97,9 +97,7 @@ def places_of(module, layers=None, call=None, probe=None) -> dict[str, list[str]
     if call is not None and any(
         p != "".join(sorted(p, key="qkvo".index)) for p in places
     ):
-        raise Advice(
-            "layers-not-found", found=in_words(candidates)
-        )  # a name is no proof
+        raise not_found(module, candidates)  # a name is no proof
     twice = {parts for parts, paths in places.items() if not _alike(paths)}
     lost = [p for p in candidates if role_of(p) is None or role_of(p) in twice]
     places = {parts: paths for parts, paths in places.items() if parts not in twice}
@@ -111,8 +109,32 @@ def places_of(module, layers=None, call=None, probe=None) -> dict[str, list[str]
     if not _complete(places) and call is not None:  # names may mislead
         places = _by_flow(module, candidates, call, probe)
     if not _complete(places) and (call is not None or twice):
-        raise Advice("layers-not-found", found=in_words(candidates))
+        raise not_found(module, candidates)
     return places
+
+
+def not_found(module: nn.Module, candidates: list[str]) -> Advice:
+    """Why a part has no place: its layers stand where torch does not look, perhaps."""
+    for child in module.modules():
+        for name, kept in vars(child).items():
+            items = [*kept.values()] if type(kept) is dict else kept
+            if name.startswith("_") or not isinstance(items, (list, tuple)):
+                continue
+            for kind, cure in ((nn.Module, "Module"), (nn.Parameter, "Parameter")):
+                if items and all(isinstance(x, kind) for x in items):
+                    end = "Dict({…})" if type(kept) is dict else "List([…])"
+                    plain = {"kind": type(kept).__name__, "cure": cure + end}
+                    return Advice("layers-hidden", name=name, **plain)
+    return Advice("layers-not-found", found=in_words(candidates))
+
+
+def one_for_all(module: nn.Module) -> Advice | None:
+    """What to say of a list that holds one layer again and again; None if none does."""
+    for path, child in module.named_modules():
+        kept = [*child._modules.values()] if isinstance(child, nn.ModuleList) else []
+        if len(kept) > 1 and len({*map(id, kept)}) == 1:
+            return Advice("one-layer-for-all", name=path, times=len(kept))
+    return None
 
 
 def for_all_heads(module: nn.Module, places: dict[str, list[str]]) -> dict:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from .find import BIAS, OUT_IN, Slot, candidates_of, for_all_heads, role_of, slot_of
 from .observe import alike
-from .words import Advice
+from .words import OTHER_SHAPE, Advice
 
 ORDERS = {  # of the axes (3, H, D) in what is fused, if not that
     "head by head": (1, 0, 2),
@@ -119,7 +119,7 @@ class Holder:
 
     def _refuse(self, required: tuple[int, ...], got: tuple[int, ...]) -> NoReturn:
         shapes = {"required": tuple(required), "got": tuple(got)}
-        raise Advice("weights-of-another-shape", parts=self.parts, **shapes)
+        raise Advice(OTHER_SHAPE, parts=self.parts, **shapes)
 
 
 def _keeps_out_in(child: nn.Module) -> bool | None:

@@ -9,7 +9,7 @@ from types import FunctionType
 import torch
 from torch import nn
 
-from .find import OUT_IN, candidates_of, in_words, slot_of
+from .find import OUT_IN, candidates_of, not_found, slot_of
 from .ways import LAYERS, NAMES
 from .words import NO_MASK, SQUARE_MASK, Advice, failure, located
 
@@ -78,7 +78,7 @@ def sizes(submission: object, num_heads: int | None = None) -> tuple[int, int] |
         raise Advice("lazy")
     candidates = candidates_of(submission)
     if not candidates:
-        raise Advice("layers-not-found", found=in_words([]))
+        raise not_found(submission, [])
     E = _width(submission, candidates)
     if not 1 <= H <= E:
         raise Advice("wrong-heads", E=E, H=H)

@@ -217,8 +217,10 @@ def _returned(result: object) -> dict[str, Tensor]:
         if type(item) not in (Tensor, nn.Parameter):
             if item is None:
                 raise Advice("nothing-returned")
-            kind = type(item)
-            raise Advice("no-tensor", got=f"{kind.__module__}.{kind.__name__}")
+            kind = f"{type(item).__module__}.{type(item).__name__}"
+            if place:
+                raise Advice("no-tensor-beside", got=type(item).__name__)
+            raise Advice("no-tensor", got=kind)
         if item.layout != torch.strided or item.is_quantized or item.is_nested:
             raise Advice("not-dense")
     if not items:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from .driven import driven
-from .find import places_of
+from .find import one_for_all, places_of
 from .load import ORDERS, holders_of
 from .making import axes_of, bound, construct, is_lazy, makes_layers, unwrapped
 from .observe import cast, outcome_of
@@ -247,8 +247,11 @@ def _prepared(runner: _Runner, probe: dict):
         holders = holders_of(submission, runner.places, runner.ways)
 
         def load(loading: str) -> None:
-            for holder in holders:
-                holder.load(weights, probe["sizes"], loading)
+            try:
+                for holder in holders:
+                    holder.load(weights, probe["sizes"], loading)
+            except Advice as advice:
+                raise one_for_all(submission) or advice from None
             submission.load_state_dict(submission.state_dict())  # whoever waits for it
             submission.train(submission.training)
 

@@ -10,7 +10,7 @@ import torch
 
 TORCH = str(Path(torch.__file__).parent) + os.sep
 NOT_THEIRS = (str(Path(torch.__file__).parents[1]), inspect.__file__[:-10])
-NOT_THEIRS += (str(Path(__file__).parent),)
+NOT_THEIRS += (str(Path(__file__).parents[2]) + os.sep,)  # mha_lib
 RAN_WITH = "ran-with"  # code of a note: in what way it was called
 REMEMBERS = "remembers"  # and of another: a call changes the next one
 MAKES_LAYERS = "makes-layers"  # and of another: each call makes layers anew
@@ -20,7 +20,8 @@ RETURNED = "returned"  # and of one that returns no tensor and no pair
 RESHAPED = "reshaped"  # and of one that gives an input another shape
 SQUARE_MASK = "square-mask"  # and of an error
 NO_MASK = "no-mask"  # and of another
-UNFINISHED = "unfinished"  # and of a third, and of a note
+OTHER_SHAPE = "weights-of-another-shape"  # and of a third
+UNFINISHED = "unfinished"  # and of a fourth, and of a note
 
 ADVICE = {  # what to do, by the code of the error
     "unknown-heads": "the number of heads must be known; your module shows {found} in "
@@ -37,8 +38,14 @@ ADVICE = {  # what to do, by the code of the error
     "computed-weights": "{path} computes its weights from others, so that none can be "
     "loaded. Check the layer without it (a spectral norm, say; see "
     "torch.nn.utils.parametrize.remove_parametrizations)",
-    "weights-of-another-shape": "the weights of {parts} must have the shape "
-    "{required}; yours has {got}",
+    "layers-hidden": "self.{name} is a plain {kind}, which hides its layers from "
+    "parameters() and state_dict(): nothing would train or save them. Make it "
+    "nn.{cure}",
+    "one-layer-for-all": "self.{name} holds one and the same layer {times} times, so "
+    "that all heads have the same weights: make a new one each time, "
+    "[… for _ in range(num_heads)]",
+    OTHER_SHAPE: "the weights of {parts} must have the shape {required}; yours has "
+    "{got}",
     "wants-more": "{name} must be made as {name}(embed_dim, num_heads); it also wants "
     "{wants!r}. Pass a module that you made, or give the parameter a default",
     "not-made": "{name}({given}) could not be made: {error}",
@@ -50,6 +57,9 @@ ADVICE = {  # what to do, by the code of the error
     "is given, hide the scores of the keys for which it is False",
     "nothing-returned": "a torch.Tensor must be returned; got None; is a `return` "
     "missing?",
+    "no-tensor-beside": "the weights beside the output must be one torch.Tensor; got "
+    "{got}. Of a list with a map (B, T, S) for each head, torch.stack(…, dim=1) makes "
+    "(B, H, T, S)",
     "no-tensor": "a torch.Tensor must be returned; got {got}",
     "not-dense": "a dense torch.Tensor must be returned; got another layout",
     "which-output": "the output must be returned, or (output, weights); which of "

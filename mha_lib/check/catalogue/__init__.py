@@ -28,6 +28,7 @@ from mha_lib.check.catalogue import (
 )
 from mha_lib.check.catalogue.mistake import GIVEN, MASKS, WEIGHTED, Mistake
 from mha_lib.check.catalogue.project import CUTS
+from mha_lib.check.catalogue.split import WAYS as SPLITS
 from mha_lib.check.reference import DEFAULT, LAYERS, Problem, Stage
 
 __all__ = [
@@ -35,6 +36,8 @@ __all__ = [
     "MASKS",
     "MISTAKES",
     "SAME_FUNCTION",
+    "SPLITS",
+    "OF_A_HEAD",
     "WEIGHTED",
     "Mistake",
     "check_name",
@@ -88,7 +91,8 @@ def _scale_of_a_head(p: Problem, width: int) -> tuple[float, float]:
 
 
 # Other ways that are no mistakes of their own: no bias in k, which the softmax does not
-# see; √D of a head where the heads are ignored.
+# see; √D of a head where the heads are ignored, or cut otherwise.
+OF_A_HEAD = Stage("scale", (), _scale_of_a_head)
 HARMLESS = (("bias", bias.kept_biases(True, False, True)), ("scale", _scale_of_a_head))
 
 

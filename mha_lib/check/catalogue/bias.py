@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from mha_lib.check.catalogue.mistake import TORCH_LAYERS, ZERO_BIASES, Mistake
+from mha_lib.check.catalogue.mistake import LEFT_OUT, TORCH_LAYERS, Mistake
 from mha_lib.check.reference import DEFAULT, LAYERS, Problem
 
 
@@ -43,7 +43,7 @@ MISTAKES = (
         "no-bias-q",
         "The bias of the query has no effect",
         "b_q is not added",
-        ZERO_BIASES,
+        LEFT_OUT,
         stages={"bias": kept_biases(False, True, True)},
         tasks=LAYERS,
     ),
@@ -51,7 +51,7 @@ MISTAKES = (
         "no-bias-v",
         "The bias of the value has no effect",
         "b_v is not added",
-        ZERO_BIASES,
+        LEFT_OUT,
         stages={"bias": kept_biases(True, True, False)},
         tasks=LAYERS,
     ),
@@ -59,7 +59,7 @@ MISTAKES = (
         "no-bias-qkv",
         "The biases of query, key and value have no effect",
         "the weight is cut into thirds and its bias forgotten",
-        ZERO_BIASES,
+        LEFT_OUT,
         stages={"bias": kept_biases(False, False, False)},
         tasks=LAYERS,
     ),

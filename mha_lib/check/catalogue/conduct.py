@@ -3,6 +3,7 @@
 from mha_lib.check.catalogue.mistake import Mistake
 
 _DROPS = "deeper/04_what_dropout_drops#which-number-does-dropout-drop"
+_SLIPS = "deeper/04_what_dropout_drops#five-slips-and-what-each-leaves-behind"
 _POST = "deeper/08_what_the_post_says#in-its-code"
 
 
@@ -12,13 +13,13 @@ MISTAKES = (
         "The same call gives another answer each time",
         "dropout is active in evaluation mode (F.dropout without training=self."
         "training)",
-        "09_they_all_agree#training-mode",
+        _DROPS,
     ),
     Mistake(
         "dropout-on-scores",
         "In training hidden and visible scores become 0, and rows still sum to 1",
         "dropout is applied to the scores, before the softmax",
-        _DROPS,
+        _SLIPS,
     ),
     Mistake(
         "dropout-on-output",
@@ -30,19 +31,19 @@ MISTAKES = (
         "dropout-not-rescaled",
         "In training the kept weights are not larger",
         "weights are dropped without the factor 1/(1 - p)",
-        _DROPS,
+        _SLIPS,
     ),
     Mistake(
         "dropout-unused",
         "Training and evaluation give the same answer",
         "the dropout probability is taken and never used",
-        _DROPS,
+        _SLIPS,
     ),
     Mistake(
         "weights-after-dropout",
         "The returned weights do not sum to 1 in training",
         "the weights are returned after dropout, not before it",
-        _DROPS,
+        _SLIPS,
     ),
     Mistake(
         "weights-returned-wrong",
@@ -87,7 +88,7 @@ MISTAKES = (
         "needs-equal-sizes",
         "The code runs only where two sizes agree",
         "an axis is taken for another one of the same size",
-        "09_they_all_agree#one-query-is-not-enough",
+        "deeper/01_right_shape_wrong_numbers#two-exchanges",
     ),
     Mistake(
         "mask-not-boolean",

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from mha_lib.check.catalogue.mistake import GIVEN, WRONG_MASK, Mistake
 
+_EIGHT = "deeper/05_fill_values_and_half_precision#eight-fills"
 _BEFORE = "05_masks#before-the-softmax-not-after-it"
 
 
@@ -27,7 +28,7 @@ MISTAKES = (
         "fill-positive",
         "The hidden keys take all the weight",
         "hidden scores are filled with a large positive number such as +1e10",
-        "08_tensorflow_style#one-lost-character",
+        _EIGHT,
         stages={
             "fill": _fills(lambda scores, allowed: scores.masked_fill(~allowed, 1e10))
         },
@@ -53,7 +54,7 @@ MISTAKES = (
         "fill-tiny",
         "Hidden keys keep some weight",
         "hidden scores are filled with 1e-9, which is nearly 0; -1e9 was meant",
-        "05_masks#fill-values-and-half-precision",
+        _EIGHT,
         stages={
             "fill": _fills(lambda scores, allowed: scores.masked_fill(~allowed, 1e-9))
         },
@@ -92,7 +93,7 @@ MISTAKES = (
         "zero-scores-hidden",
         "An allowed key whose score is exactly 0 gets no weight",
         "scores == 0 are taken for hidden",
-        WRONG_MASK,
+        "deeper/05_faults_and_checks#the-right-mask-used-wrongly",
         stages={"fill": _fills(_zeros_hidden)},
         tasks=GIVEN,
     ),

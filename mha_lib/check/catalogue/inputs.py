@@ -67,7 +67,7 @@ MISTAKES = (
         "key-value-inputs-swapped",
         "Keys act as values and values as keys",
         "the inputs key and value are exchanged (Keras takes query, value, key)",
-        "07_pytorchs_own#what-goes-wrong",
+        _EACH,
         stages={"inputs": _takes("query", "value", "key")},
         tasks=TORCH_LAYERS,
     ),

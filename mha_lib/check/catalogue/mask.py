@@ -16,7 +16,7 @@ from mha_lib.check.catalogue.mistake import (
 from mha_lib.check.catalogue.scores import square
 from mha_lib.check.reference import DEFAULT, LAYERS, Problem
 
-_REPEAT = "08_tensorflow_style#tile-or-repeat-the-order-of-the-mask"
+_REPEAT = "deeper/05_every_form_of_a_mask#the-conversions"
 
 
 def _reads(do: Callable[[Problem, Tensor], Tensor]) -> Callable:

@@ -7,7 +7,7 @@ from mha_lib.check.reference import LAYERS, merge_plain
 
 _MERGE = ("merge_heads", *LAYERS)
 _BACK = "03_all_heads_at_once#heads-merged-without-a-transpose"
-_LOOP = "02_heads_in_a_loop#what-goes-wrong"
+_LOOP = "02_heads_in_a_loop#heads-summed"
 
 
 def _tokens(context: Tensor) -> Tensor:
@@ -60,7 +60,7 @@ MISTAKES = (
         "merge-first-head",
         "Only head 0 reaches the output",
         "the loop takes heads[0] every time, or the others are dropped",
-        _LOOP,
+        "deeper/02_heads_put_to_the_test#only-head-0",
         stages={"merge": lambda context: context[..., 0, :, :]},
         tasks=_MERGE,
     ),
@@ -68,7 +68,7 @@ MISTAKES = (
         "merge-reversed",
         "The last head comes first",
         "the heads are concatenated in reverse order",
-        _LOOP,
+        "deeper/02_heads_put_to_the_test#the-heads-joined-in-reverse",
         stages={"merge": lambda context: merge_plain(_tokens(context.flip(-3)))},
         tasks=_MERGE,
     ),

@@ -12,7 +12,7 @@ WEIGHTED = ("attention", *LAYERS)
 TORCH_LAYERS = ("mha", "mha_sequence_first")
 GIVEN = ("attention", *TORCH_LAYERS)  # tasks that are given a mask
 
-ZERO_BIASES = "09_they_all_agree#zero-biases-hide-bias-mistakes"
+LEFT_OUT = "deeper/04_faults_that_no_shape_shows#a-bias-left-out"
 WRONG_MASK = "05_masks#what-goes-wrong"
 IS_TRUE_TRUE = "05_masks#is-true-true"
 

@@ -1,6 +1,6 @@
 """What is wrong after the heads are merged."""
 
-from mha_lib.check.catalogue.mistake import ZERO_BIASES, Mistake
+from mha_lib.check.catalogue.mistake import LEFT_OUT, Mistake
 from mha_lib.check.reference import DEFAULT, LAYERS
 
 _OUT = "02_heads_in_a_loop#what-the-output-projection-does"
@@ -32,7 +32,7 @@ MISTAKES = (
         "no-bias-out",
         "The bias of the output has no effect",
         "b_o is not added",
-        ZERO_BIASES,
+        LEFT_OUT,
         stages={"out": lambda p, merged, query: merged @ p.W["W_o"].mT},
         tasks=LAYERS,
     ),

@@ -7,6 +7,7 @@ import torch
 from mha_lib.check.catalogue.mistake import Mistake
 from mha_lib.check.reference import DEFAULT, LAYERS, Layer, Problem, Stage
 
+_OFFER = "01_attention#one-head-ask-offer-hand-over"
 _THIRDS = "04_one_matrix_for_qkv#what-goes-wrong"
 
 
@@ -90,7 +91,7 @@ MISTAKES = (
         "no-projection",
         "W_q, W_k and W_v have no effect",
         "query, key and value are used without projections",
-        _THIRDS,
+        _OFFER,
         stages={"project": _layers("---")},
         tasks=LAYERS,
     ),
@@ -98,7 +99,7 @@ MISTAKES = (
         "v-not-projected",
         "W_v has no effect",
         "the value input is used without a projection",
-        _THIRDS,
+        _OFFER,
         stages={"project": _layers("qk-")},
         tasks=LAYERS,
     ),
@@ -106,7 +107,7 @@ MISTAKES = (
         "weights-not-transposed",
         "A projection is that of the transposed matrix",
         "x @ W was computed where the weights, kept as (out, in), need x @ W.T",
-        "09_they_all_agree#nothing-complains",
+        "02_heads_in_a_loop#what-the-output-projection-does",
         stages={
             "project": lambda p: [(W.mT, b) for W, b in DEFAULT["project"].do(p)],
             "out": lambda p, merged, query: merged @ p.W["W_o"] + p.W["b_o"],

@@ -42,14 +42,14 @@ MISTAKES = (
         "scale-query-length",
         "The map depends on the number of queries",
         "the scores are divided by √T, a length, not by √D",
-        "08_tensorflow_style#one-lost-character",
+        _SCALE,
         stages={"scale": _over_root("T")},
     ),
     Mistake(
         "scale-key-length",
         "The map depends on the number of keys",
         "the scores are divided by √S, a length, not by √D",
-        "08_tensorflow_style#one-lost-character",
+        _SCALE,
         stages={"scale": _over_root("S")},
     ),
     Mistake(
@@ -78,8 +78,8 @@ MISTAKES = (
     ),
     Mistake(
         "scale-hard-coded",
-        "The map is right for heads of size 64 alone",
-        "the scores are divided by a constant 8, not by √D",
+        "The map is right for heads of one size alone",
+        "the scores are divided by a constant, not by √D",
         _SCALE,
         stages={"scale": lambda p, width: (1 / 8, 1.0)},
     ),

@@ -5,6 +5,8 @@ from torch.nn import functional as F
 
 from mha_lib.check.catalogue.mistake import Mistake
 
+_EXCHANGES = "deeper/01_right_shape_wrong_numbers#two-exchanges"
+
 
 def square(x: Tensor) -> Tensor:
     """The transpose of a map, which fits nowhere unless T = S."""
@@ -18,14 +20,14 @@ MISTAKES = (
         "scores-transposed",
         "Query and key change roles, and the code fails unless T = S",
         "the scores are K Qᵀ, not Q Kᵀ",
-        "01_attention#what-goes-wrong",
+        _EXCHANGES,
         stages={"scores": lambda p, q, k: square(q @ k.mT)},
     ),
     Mistake(
         "weights-transposed",
         "Values go to the keys, not to the queries, and the code fails unless T = S",
         "the weights are transposed before they meet V",
-        "01_attention#what-goes-wrong",
+        _EXCHANGES,
         stages={"mix": lambda weights, v: square(weights) @ v},
     ),
     Mistake(

@@ -25,7 +25,7 @@ MISTAKES = (
         "softmax-over-heads",
         "For each query and key the weights of the heads sum to 1",
         "the softmax ran over the axis of the heads (dim=1 of (B, H, T, S))",
-        "06_einsum_sequence_first#the-softmax-over-the-last-axis-from-habit",
+        _AXIS,
         stages={"softmax": lambda scores: scores.softmax(-3)},
     ),
     Mistake(

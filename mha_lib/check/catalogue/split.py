@@ -1,11 +1,28 @@
 """What is wrong where x is cut into heads."""
 
+import torch
+from torch import Tensor
+
 from mha_lib.check.catalogue.mistake import TORCH_LAYERS, Mistake
-from mha_lib.check.reference import LAYERS
+from mha_lib.check.reference import LAYERS, Problem, Stage
 
 _SPLIT = ("split_heads", *LAYERS)
 _TWO_CUTS = "deeper/03_what_a_wrong_cut_costs#two-more-cuts"
 
+
+def _exchanged(p: Problem, x: Tensor) -> Tensor:
+    return x.unflatten(-1, (p.D, p.H)).transpose(-3, -2)
+
+
+def _overlapping(p: Problem, x: Tensor) -> Tensor:
+    return torch.stack([x[..., h : h + p.D] for h in range(p.H)], -3)
+
+
+# Ways to cut without a name, by the fact that tells them.
+WAYS = {
+    "heads-and-features": Stage("split", (), _exchanged),
+    "slices-overlap": Stage("split", (), _overlapping),
+}
 
 MISTAKES = (
     Mistake(
@@ -38,7 +55,7 @@ MISTAKES = (
         "heads-ignored",
         "The layer has one head, whatever num_heads says",
         "q, k and v are never cut into heads (the scale may be √E or √D)",
-        "02_heads_in_a_loop#what-goes-wrong",
+        "02_heads_in_a_loop#the-number-of-heads-ignored",
         stages={"split": lambda p, x: x.unsqueeze(-3)},
         tasks=LAYERS,
     ),

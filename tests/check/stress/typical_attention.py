@@ -16,7 +16,7 @@ ROWS = {
     "attention": [
         # the scale
         ("D**1/2", SCALE, "scores / D**1/2", "unknown"),
-        ("divided by 2", SCALE, "scores / 2", "unknown"),
+        ("divided by 2", SCALE, "scores / 2", "scale-hard-coded"),
         ("divided by 8", SCALE, "scores / 8", "scale-hard-coded"),
         ("not divided", SCALE, "scores", "no-scale"),
         ("divided by D", SCALE, "scores / D", "scale-twice"),

@@ -181,7 +181,12 @@ BATCHED = [
         "",
         "batch-axis-as-heads | needs-equal-sizes",
     ),
-    ("axis at the end", "mask[:, None]", "mask[..., None]", "line: masked_fill"),
+    (
+        "axis at the end",
+        "mask[:, None]",
+        "mask[..., None]",
+        "line: masked_fill | needs-equal-sizes",
+    ),
     (
         "axis in front",
         "mask[:, None]",
@@ -212,7 +217,7 @@ BATCHED = [
             "self.layers[2](value)",
             "self.layers[3](",
         ),
-        "line: by name",
+        "line: nn.ModuleList([…])",
     ),
     ("a method that is not there", Q, "make_q(query)", "line"),
     ("new Linear each call", f"self.{Q}", "nn.Linear(E, E)(query)", "unknown"),
