@@ -57,6 +57,7 @@ IN_WORDS = {  # what a rubric gives points for, or asks for besides, by its prop
     "mask_for_all": "it takes one mask, (T, S), for all sequences",
     "mask_optional": "it runs without a mask",
     "no_dropout": "in training mode, too, it drops nothing",
+    "projection_names": "its linear layers are called as the task says",
     "right_with_mask": "right with a mask",
     "right_without_mask": "right without a mask",
     "three_axes": "it takes q (B, T, D) and a mask (B, T, S)",

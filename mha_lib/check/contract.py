@@ -88,7 +88,7 @@ def property_names(task: str) -> set[str]:
         names |= {"three_axes"}
     elif task in WEIGHTED:
         names |= {*OF_LAYERS} if task != "split_concat" else {"biases"}
-    return names | ({"mask_for_all"} if task == "mha" else set())
+    return names | ({"mask_for_all", "projection_names"} if task == "mha" else set())
 
 
 def _owed(task: str) -> set[str]:
@@ -296,6 +296,8 @@ def _asked_for(seen: Seen) -> Faults:
     if seen.task != "attention":
         lacking = [x for x in seen.missing if x != "b_k"]  # which the softmax ignores
         found["biases"] = Fact("biases", {"names": lacking}) if lacking else None
+        unnamed = Fact("projection_names", {"names": seen.unnamed})
+        found["projection_names"] = unnamed if seen.unnamed else None
     if order := next((n["order"] for n in seen.notes if n["code"] == REORDERED), ""):
         found["call_by_place"] = Fact("call_by_place", {"order": order})
     for name, probe in (("half_precision", "half"), ("any_device", "device")):

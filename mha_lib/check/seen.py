@@ -73,6 +73,7 @@ class Seen:
         self.skipped = [(p, o) for p, o in pairs if "skipped" in o]
         answered = [o for _, o in compared if "outputs" in o]
         self.missing = answered[0].get("missing", [])
+        self.unnamed = answered[0].get("unnamed", [])
         self.maps = ["weights" in o["outputs"] for o in answered]  # returned, or not
         self.notes = [n for _, o in compared for n in o.get("notes", ())]
         others = [n for _, o in pairs for n in o.get("notes", ())]

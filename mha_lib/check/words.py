@@ -359,6 +359,10 @@ WORDS: dict[str, str | Callable[..., str]] = {
         f"Your layer lacks biases: {', '.join(names)}. (Of the key's none is asked: it "
         "would change no weight.)"
     ),
+    "projection_names": lambda names: (
+        "The task names the linear layers of q, k, v and the output q_proj, k_proj, "
+        f"v_proj and out_proj. Not called so in yours: {', '.join(names)}."
+    ),
     "call_by_place": "It has to take its arguments by place, in the order of the task; "
     "yours has {order}.",
     "not-seen": lambda name: (

@@ -27,6 +27,7 @@ An outcome is a dictionary::
                                                          or "reshaped", an input's name
                                                          and its shapes
     "missing": ["b_k"]                                   a layer that has no bias
+    "unnamed": ["out_proj"]                              no such layer has these weights
 
 Its modules import in one direction::
 

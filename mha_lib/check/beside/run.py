@@ -19,6 +19,7 @@ from .unfinished import dots, unfinished
 from .ways import LAYERS, Way, try_ways, ways_to_call
 from .words import CHOSEN_DROPOUT, RAN_WITH, REORDERED, UNFINISHED, Advice, failure
 
+NAMES = {"q": "q_proj", "k": "k_proj", "v": "v_proj", "o": "out_proj"}
 CONFIG = re.compile(r".*(config|cfg|args|options|settings).*", re.I)
 
 
@@ -87,7 +88,7 @@ class _Runner:
         torch.default_generator.manual_seed(0)
         options = probe["options"]
         try:
-            with _prepared(self, probe) as (call, loadings, load, missing):
+            with _prepared(self, probe) as (call, loadings, load, lacks):
                 self.weights = getattr(load, "weights", {})
                 outcomes = {}
                 if options.get("reloaded"):  # what is made of its first numbers
@@ -113,8 +114,7 @@ class _Runner:
         if order := getattr(call, "order", None):
             note = {"code": REORDERED, "order": ", ".join(order)}
             outcome["notes"] = [*outcome.get("notes", ()), note]
-        if missing:
-            outcome["missing"] = missing
+        outcome |= {name: lacking for name, lacking in lacks.items() if lacking}
         if others:
             outcome["alternatives"] = dict(zip(loadings[1:], others))
         if options.get("device"):  # a shape says enough
@@ -192,12 +192,17 @@ class Skip(Exception):
     """The probe does not apply to this submission."""
 
 
+def _weight(submission: nn.Module, name: str) -> Tensor | None:
+    """Of the layer that the submission has under this name."""
+    return getattr(getattr(submission, name, None), "weight", None)
+
+
 @contextmanager
 def _prepared(runner: _Runner, probe: dict):
     """The call, ways to load the weights, the loader and which biases do not exist."""
     submission, task = runner.submission, probe["call"]
     if "driver" in probe:  # a task of one's own says itself how it is called
-        yield driven(submission, probe["driver"]), [""], lambda loading: None, []
+        yield driven(submission, probe["driver"]), [""], lambda loading: None, {}
         return
     if makes_layers(submission):
         runner.ways = runner.ways or axes_of(submission, probe)
@@ -216,7 +221,7 @@ def _prepared(runner: _Runner, probe: dict):
             raise Skip("a function has no training mode")
         extra = () if weights is None else (weights, probe["sizes"]["H"])
         call = bound(submission, task, extra)
-        yield call, [""], lambda loading: None, []
+        yield call, [""], lambda loading: None, {}
         return
     if is_lazy(submission):
         if submission is runner.submission:
@@ -240,7 +245,7 @@ def _prepared(runner: _Runner, probe: dict):
         submission.to(probe["options"].get("device", wanted.device), dtype)
         call = bound(submission.forward, task, (), submission)
         if weights is None or task not in LAYERS:
-            yield call, [""], lambda loading: None, []
+            yield call, [""], lambda loading: None, {}
             return
         if not runner.places:
             runner.places = places_of(submission, runner.layers, call, probe)
@@ -258,13 +263,21 @@ def _prepared(runner: _Runner, probe: dict):
         load.weights = {f"W_{h.parts}": h.slots[0].leaf for h in holders}
         load.weights |= {f"b_{h.parts}": h.biases[0] for h in holders if h.biases}
         has = {role for holder in holders if holder.biases for role in holder.parts}
-        missing = [f"b_{role}" for role in "qkvo" if role not in has]
+        lacks = {
+            "missing": [f"b_{role}" for role in "qkvo" if role not in has],
+            "unnamed": [
+                name
+                for role, name in NAMES.items()
+                if (kept := load.weights.get(f"W_{role}")) is None
+                or kept is not _weight(submission, name)
+            ],
+        }
         loadings = [""]
         if any(holder.fused for holder in holders):
             loadings += ORDERS
         if any(holder.either_way for holder in holders):
             loadings.append("transposed")
-        yield call, loadings, load, missing
+        yield call, loadings, load, lacks
 
 
 @contextmanager
