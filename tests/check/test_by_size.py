@@ -50,6 +50,7 @@ def one_fact(report):
     return said
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("seed", [0, 3])
 @pytest.mark.parametrize("letter", ONE)
 def test_what_is_wrong_at_one_alone_is_told_so(letter, seed):
@@ -59,6 +60,7 @@ def test_what_is_wrong_at_one_alone_is_told_so(letter, seed):
         assert said == f"In our tries, it is wrong only where {letter} is 1."
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("seed", [0, 3])
 @pytest.mark.parametrize("letter", FROM)
 def test_what_is_wrong_from_a_size_on_is_told_so(letter, seed):
