@@ -13,8 +13,11 @@ __all__ = ["head_lanes"]
 
 T, S, D, HEADS = 3, 4, 2, (5, 6, 7)  # rows, columns and colours that are drawn
 ROLES = {"q": 3, "k": 4, "v": 2}  # numbers of colours, as in chapter 4
-CELL, LANE, GAP, MARGIN = 11, 112, 8, 98  # pixels; the names stand in the margin
+CELL, LANE, GAP, MARGIN = 11, 106, 8, 111  # pixels; the names stand in the margin
 LINE = "#555555"
+INK = {"q": "#9B4F7E", "k": "#8F8500", "v": "#007A59"}  # the roles' colours, as lines
+RAILS = {"v": 48, "k": 53, "q": 58}  # the heights of the inputs' ways to the lanes
+BARS = {"q": 116, "k": 92, "v": 68}  # the bottoms of the projections, each 22 high
 PLAIN, NEW = {"edgecolor": "#888888", "lw": 1}, {"edgecolor": "black", "lw": 2.5}
 
 
@@ -46,26 +49,24 @@ def head_lanes(*, one_call: bool = False, one_matrix: bool = False) -> Figure:
     gap = 0 if one_call else GAP
     whole = 3 * LANE + 2 * gap
     lefts = [MARGIN + h * (LANE + gap) for h in range(3)]
-    figure = plt.figure(figsize=((MARGIN + whole + 4) / 100, 5.5))
+    width = MARGIN + whole + (24 if one_call else 4)
+    figure = plt.figure(figsize=(width / 100, 5.66))
     ax = figure.add_axes((0, 0, 1, 1))
-    ax.set(xlim=(0, MARGIN + whole + 4), ylim=(-6, 544))
+    ax.set(xlim=(0, width), ylim=(-22, 544))
     ax.axis("off")
     fresh = one_call and not one_matrix
     each = "(B, H, {}, {})" if one_call else "(B, {}, {})"
     middle = MARGIN + whole / 2
 
+    ends = [MARGIN + whole] if one_call else [left + LANE - 24 for left in lefts]
     for i, (name, rows) in enumerate((("query", T), ("key", S), ("value", S))):
-        x = lefts[i] + LANE / 2
-        _table(ax, x - 3 * D * CELL / 2, 0, rows, 3 * D, [ROLES["qkv"[i]]], 0.25)
+        x, role = lefts[i] + LANE / 2, name[0]
+        _table(ax, x - 3 * D * CELL / 2, 0, rows, 3 * D, [ROLES[role]], 0.25)
         _say(ax, x, rows * CELL / 2, name)
-        ax.plot([x, x], [rows * CELL, 52], color=LINE, lw=1)
-    centres = [left + LANE / 2 for left in lefts]
-    ax.plot(centres, [52] * 3, color=LINE, lw=1)
-    for x in centres[1:2] if one_call else centres:
-        _arrow(ax, (x, 52), (x, 67))
-    _name(ax, 22, "(B, T, E)\n(B, S, E)")
+        _say(ax, x, -12, f"(B, {'TS'[rows == S]}, E)")
+        _rail(ax, role, (x, rows * CELL), ends)
 
-    for role, bottom in zip("qkv", (116, 92, 68)):
+    for role, bottom in BARS.items():
         face = (COLOURS[ROLES[role]], 0.6)
         if one_call:
             frame = PLAIN | {"lw": 0} if one_matrix else NEW
@@ -76,9 +77,9 @@ def head_lanes(*, one_call: bool = False, one_matrix: bool = False) -> Figure:
             _say(ax, middle, bottom + 11, text, bold=fresh)
         else:
             for left in lefts:
-                box = (left + 8, bottom), LANE - 16, 22
+                box = (left + 8, bottom), LANE - 32, 22
                 ax.add_patch(plt.Rectangle(*box, fc=face, **PLAIN))
-                _say(ax, left + LANE / 2, bottom + 11, f"{role}_proj")
+                _say(ax, left + LANE / 2 - 8, bottom + 11, f"{role}_proj")
     if one_matrix:
         ax.add_patch(plt.Rectangle((MARGIN, 68), whole, 70, fill=False, **NEW))
     widths = "in_proj\nE → 3E" if one_matrix else "E → E" if one_call else "E → D"
@@ -93,29 +94,41 @@ def head_lanes(*, one_call: bool = False, one_matrix: bool = False) -> Figure:
     for h, left in enumerate(lefts):
         _lane(ax, left, h)
     _name(ax, 338, "one call" if one_call else "in a loop", fresh)
-    _name(ax, 184, f"{each.format('T', 'D')}\n{each.format('S', 'D')}", fresh)
+    _name(ax, 184, f"q {each.format('T', 'D')}\nk {each.format('S', 'D')}", fresh)
     _name(ax, 250, f"weights\n{each.format('T', 'S')}", fresh)
     _name(ax, 307, f"context\n{each.format('T', 'D')}", fresh)
     _tail(ax, middle, lefts, "merge" if one_call else "Concat", fresh)
     return figure
 
 
+def _rail(ax: Axes, role: str, start: tuple, ends: Sequence[float]) -> None:
+    """From an input up to its rail, along it, and into its projection in each lane."""
+    (x, top), rail, into = start, RAILS[role], BARS[role] + 11
+    turns = [end + 4 + 6 * (1 + "vkq".index(role)) for end in ends]
+    line = {"color": INK[role], "lw": 1.5, "solid_capstyle": "butt"}
+    ax.plot([x, x], [top, rail], **line)
+    ax.plot([min(x, *turns), max(x, *turns)], [rail, rail], **line)
+    for end, turn in zip(ends, turns):
+        ax.plot([turn, turn], [rail, into], **line)
+        _arrow(ax, (turn, into), (end, into), INK[role])
+
+
 def _lane(ax: Axes, left: float, h: int) -> None:
     """One head: q, k and v, above them its weights, above these its context."""
     for i, role in enumerate("qkv"):
-        start = left + 14 + 32 * i
+        start = left + 8 + 28 * i
         _arrow(ax, (start + CELL, 139), (start + CELL, 160))
         rows = T if role == "q" else S
         _table(ax, start, 162, rows, D, [ROLES[role]])
         _say(ax, start + CELL, 162 + rows * CELL / 2, role)
         if role != "v":
             _arrow(ax, (start + CELL, 162 + rows * CELL), (start + CELL, 232))
-    _table(ax, left + 18, 234, T, S, [HEADS[h]])
-    _arrow(ax, (left + 40, 267), (left + 40, 289))
-    around = left + 14 + 64 + CELL  # v passes the weights by
+    _table(ax, left + 12, 234, T, S, [HEADS[h]])
+    _arrow(ax, (left + 34, 267), (left + 34, 289))
+    around = left + 8 + 56 + CELL  # v passes the weights by
     ax.plot([around, around], [162 + S * CELL, 307], color=LINE, lw=1)
-    _arrow(ax, (around, 307), (left + 53, 307))
-    _table(ax, left + 29, 291, T, D, [HEADS[h]])
+    _arrow(ax, (around, 307), (left + 47, 307))
+    _table(ax, left + 23, 291, T, D, [HEADS[h]])
     _say(ax, left + LANE / 2, 338, f"head {h}")
 
 
@@ -164,6 +177,6 @@ def _name(ax: Axes, y: float, text: str, bold: bool = False) -> None:
     ax.text(MARGIN - 8, y, text, ha="right", va="center", weight=weight)
 
 
-def _arrow(ax: Axes, start: tuple, end: tuple) -> None:
-    look = {"arrowstyle": "-|>", "color": LINE, "shrinkA": 0, "shrinkB": 0}
+def _arrow(ax: Axes, start: tuple, end: tuple, color: str = LINE) -> None:
+    look = {"arrowstyle": "-|>", "color": color, "shrinkA": 0, "shrinkB": 0}
     ax.annotate("", end, start, arrowprops=look)
