@@ -232,7 +232,7 @@ export default widget("Einsum steps", (ui) => {
   });
   const previous = button("previous", () => goStep(step() - 1));
   const next = button("next", () => goStep(step() + 1));
-  next.classList.add("mha-es-next");
+  next.classList.add("mha-invite");
 
   /** All that depends on the equation and not on the cell. */
   function build() {

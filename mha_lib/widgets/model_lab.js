@@ -190,11 +190,12 @@ export default widget("Model lab", (ui) => {
       one.classList.toggle("mha-off", isOff(i));
     });
   });
-  const flip = button("", () => {
+  const flip = button("", () => { // the lead speaks of it
     begins();
     const off = isOff(chosen()) ? ui.get("off").filter((i) => i !== chosen()) : [...ui.get("off"), chosen()];
     switchOff(off.sort((a, b) => a - b));
   });
+  flip.classList.add("mha-invite");
   const allOn = button("all on", () => {
     begins();
     switchOff([]);
@@ -393,7 +394,7 @@ export default widget("Model lab", (ui) => {
   );
 }, {
   question: "Which head knows what comes next?",
-  lead: "Switch heads off and on: what does each know?",
+  lead: "Choose a head, turn it off or on: what changes?",
   lesson: ["text", "off", "compared", "layer", "head", "query", "key", "temperature", "seed"],
 });
 
