@@ -170,6 +170,7 @@ export default widget("Break it", (ui) => {
     show.hidden = !sought() && !(secret() && answer());
     const uncovered = found && !secret();
     free.hidden = !uncovered;
+    ui.root.classList.toggle("mha-solved", Boolean(solved()));
     ui.question(uncovered ? "What was its mistake?"
       : solved() ? `${ui.get("guess") === SHOWN ? "It was" : "Found"}: ${GROUPS[solved()]}.` : titleOf(programs, secret(), now()));
     const puzzle_ = following();
