@@ -190,12 +190,12 @@ export default widget("Model lab", (ui) => {
       one.classList.toggle("mha-off", isOff(i));
     });
   });
-  const flip = button("", () => { // the lead speaks of it
+  const flip = button("", () => {
     begins();
     const off = isOff(chosen()) ? ui.get("off").filter((i) => i !== chosen()) : [...ui.get("off"), chosen()];
     switchOff(off.sort((a, b) => a - b));
   });
-  flip.classList.add("mha-invite");
+  flip.classList.add("mha-invite"); // the lead speaks of it
   const allOn = button("all on", () => {
     begins();
     switchOff([]);
