@@ -70,6 +70,7 @@ export default widget("Attention explorer", (ui) => {
   const mapsOf = (i) => (all[i] ??= layerMaps(given(), i));
 
   const heads = () => now.weights.length;
+  const alone = () => heads() === 1 && layers() === 1; // no head to tell from it
   const head = () => Math.max(0, Math.min(ui.get("head"), heads() - 1));
   const kind = () => (ui.get("view") === "scores" && now.scores ? "scores" : "weights");
   const map = (i = head()) => now[kind()][i];
@@ -109,8 +110,9 @@ export default widget("Attention explorer", (ui) => {
     if (!rows.length) return {};
     const best = (measure) => rows.reduce((a, b) => (measure(b) > measure(a) ? b : a));
     const [sure, even] = [best(({ most }) => most), best(({ most, visible }) => -most * visible)];
-    const state = ({ i, t }) => ({ head: i, query: t, key: -1, pattern: "", guess: "" });
-    const who = ({ i, t }) => `Head ${i}, “${name("query_tokens", t)}”:`;
+    const last = ui.get("query_tokens").length - 1; // −1, as the lesson begins
+    const state = ({ i, t }) => ({ head: i, query: t === last ? -1 : t, key: -1, pattern: "", guess: "" });
+    const who = ({ i, t }) => `${alone() ? "" : `Head ${i}, `}“${name("query_tokens", t)}”:`;
     const top = largestOf(now.weights[sure.i][sure.t], 1)[0];
     return {
       "the surest row": {
@@ -184,7 +186,7 @@ export default widget("Attention explorer", (ui) => {
     }
     [...small.children].forEach((one, i) => press(one, i === head()));
     put(small, { "data-asked": ui.get("pattern") !== "" && ui.get("guess") === "" });
-    chooser.hidden = heads() === 1 && layers() === 1;
+    chooser.hidden = alone();
   });
   const chooser = h("div", { class: "mha-chooser" },
     layers() > 1 ? slider(ui, { label: "layer", trait: "layer", range: { min: 0, max: layers() - 1 } }) : "",
@@ -208,7 +210,7 @@ export default widget("Attention explorer", (ui) => {
         of: [one, ui.get("mask"), ui.get("log"), top],
         cursor: [i, j],
         row: i,
-        label: `${VIEWS[kind()]} of head ${head()}: arrow keys move from cell to cell`,
+        label: `${VIEWS[kind()]}${alone() ? "" : ` of head ${head()}`}: arrow keys move from cell to cell`,
       };
     },
   });
@@ -272,7 +274,7 @@ export default widget("Attention explorer", (ui) => {
     const [i, j] = place();
     const sum = now.weights[head()][i].reduce((a, b) => a + b, 0);
     const said = isHidden(head())(i, j) ? "hidden by the mask" : fixed(map()[i][j], 3);
-    say(line, `Head ${head()}, query “${placed("query_tokens", i)}” → key “${placed("key_tokens", j)}”: ` +
+    say(line, `${alone() ? "Query" : `Head ${head()}, query`} “${placed("query_tokens", i)}” → key “${placed("key_tokens", j)}”: ` +
       `${kind().replace(/s$/, "")} ${said}. The row of weights sums to ${fixed(sum)}.`);
   });
 
@@ -294,7 +296,7 @@ export default widget("Attention explorer", (ui) => {
     };
   });
   const table = numbers(ui, "The map as a table", () => ({
-    caption: `${VIEWS[kind()]} of head ${head()}`,
+    caption: `${VIEWS[kind()]}${alone() ? "" : ` of head ${head()}`}`,
     columns: ["query \\ key", ...ui.get("key_tokens"), ...(kind() === "weights" ? ["sum"] : [])],
     rows: map().map((row, t) => [
       name("query_tokens", t),

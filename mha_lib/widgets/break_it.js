@@ -170,7 +170,9 @@ export default widget("Break it", (ui) => {
     show.hidden = !sought() && !(secret() && answer());
     const uncovered = found && !secret();
     free.hidden = !uncovered;
-    ui.question(uncovered ? "What was its mistake?" : titleOf(programs, secret(), now()));
+    ui.root.classList.toggle("mha-solved", Boolean(solved()));
+    ui.question(uncovered ? "What was its mistake?"
+      : solved() ? `${ui.get("guess") === SHOWN ? "It was" : "Found"}: ${GROUPS[solved()]}.` : titleOf(programs, secret(), now()));
     const puzzle_ = following();
     onward.hidden = !puzzle_;
     if (puzzle_) say(next, `next: ${puzzle_[0]}`);
@@ -295,6 +297,16 @@ export default widget("Break it", (ui) => {
     const { at, columns, words, here, right } = farthest("weights");
     return `${lost}; “${words[Math.floor(at / columns)]}” gives “${words[at % columns]}” ${fixed(here[at], 2)}, not ${fixed(right[at], 2)}`;
   };
+  /** What the maps say to who has guessed wrong; it names no line. */
+  const hint = () => {
+    if (!now().first) return "No number differs here. Switch on three inputs, and look again.";
+    if (!now().differs.weights) return "All maps are right: which line changes the output alone?";
+    const { at, columns, words, here, right } = farthest("weights");
+    const from = at - (at % columns);
+    const among = (a, b) => range(columns).some((j) => a[from + j] === 0 && b[from + j] !== 0);
+    return `Row “${words[from / columns]}” of the map ${among(right, here) ? "sees keys that it must not"
+      : among(here, right) ? "misses keys that it should see" : "sees the right keys, in wrong shares"}.`;
+  };
   const loss = lossPicture(ui, () => ({
     right: losses.right[0], here: losses.curves[now().mistake] ?? null,
     steps: losses.log.run.steps, gap: training().gap, seen: SEEN,
@@ -319,12 +331,12 @@ export default widget("Break it", (ui) => {
     const verdict = taken === SHOWN ? "" : taken ? (taken === patient().name
       ? "✓ Found! " : `✗ Not “${causeOf(known[taken])}”. `)
       : !ui.get("sealed") || !mistake || !GROUPS[step] ? ""
-        : sought() ? `✗ Not “${GROUPS[step]}”: that line does what it should. ` : "✓ Found! ";
+        : sought() ? `✗ Not “${GROUPS[step]}”: that line is right. ` : "✓ Found! ";
     put(said, { "data-mark": verdict[0] ?? "" });
     const before = said.textContent;
     say(said, verdict + (secret() ? (taken ? "Compare the maps again, and choose another."
         : "The name of the mistake is hidden until you have found it.")
-      : sought() ? (first ? "Which line makes the difference?" : "No number differs here. Switch on three inputs, and look again.")
+      : sought() ? (first && !verdict ? "Which line makes the difference?" : hint())
       : !mistake ? "All its numbers are those of the right program. Choose a mistake for it."
         : !first ? `No number differs: query, key and value are one tensor here, so “${mistake}” is no mistake. Switch on three inputs.`
           : `check says: ${known[mistake]} [${mistake}]`));

@@ -21,8 +21,8 @@ B, T, H, D = 2, 6, 3, 4  # all different, and E = 12
 E = H * D
 SIZES = {"B": B, "T": T, "S": T, "H": H, "D": D, "E": E}
 WORDS = (
-    ("the", "cat", "drank", "milk", "slept", "–"),
-    ("it", "drank", "all", "–", "–", "–"),
+    ("the", "cat", "drank", "milk", "slept", "pad"),
+    ("it", "drank", "all", "pad", "pad", "pad"),
 )
 LENGTHS = (5, 3)
 

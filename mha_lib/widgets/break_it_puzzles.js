@@ -22,8 +22,8 @@ export const PUZZLES = () => ({ // named by the symptom, not by its cause
   "low loss": puzzle("FusedMHA", "causal-sees-next"),
   "flat map": puzzle("BatchedMHA", "scale-embed-dim"),
   "odd map": puzzle("BuiltinMHA", "split-by-view"),
-  "map ok": puzzle("SplitConcatMHA", "merge-batch-major"),
-  "no sign": puzzle("EinsumMHA", "kv-from-query"),
+  output: puzzle("SplitConcatMHA", "merge-batch-major"),
+  silent: puzzle("EinsumMHA", "kv-from-query"),
   daily: { state: visiting(today()) },
 });
 

@@ -135,7 +135,7 @@ export default widget("Einsum steps", (ui) => {
   }, {
     label: "example", trait: "example",
     options: () => ui.get("equations").map((equation, n) =>
-      [n, [ui.get("names")[n], equation].filter(Boolean).join(": ")]),
+      [n, ui.get("names")[n] || equation]), // what is computed stands in the field
   });
   const typed = h("input", {
     id: `${ui.id}-equation`, type: "text", class: "mha-es-typed", size: 18, spellcheck: "false",
@@ -189,7 +189,9 @@ export default widget("Einsum steps", (ui) => {
     const order = [...output].reverse().join("");
     const found = { ...(same ? {} : { example }), equation: `${inputs}->${order}` };
     const title = `${order.length > 2 ? "reverse" : "transpose"}: ${output} → ${order}`;
-    return { title, from: equation, holds: found, cell: same ? {} : liveliest(found) };
+    const called = ui.get("names")[example];
+    const of = called ? `Now “${called}”. ` : ""; // it may be another than before
+    return { title, of, from: equation, holds: found, cell: same ? {} : liveliest(found) };
   }
 
   // What to try: the example with a letter less, or with its result turned.
@@ -201,13 +203,13 @@ export default widget("Einsum steps", (ui) => {
     if (/^[a-z]+$/i.test(output)) {
       const last = output.at(-1);
       const dropped = { equation: `${inputs}->${output.slice(0, -1)}` };
-      found[`sum over ${last}, too`] = { state: begun(dropped), holds: dropped,
+      found["sum one more"] = { state: begun(dropped), holds: dropped,
         note: `${last} is summed now, too. The sizes still fit, so nothing complains: was it meant?` };
     }
     const turned = turnedResult();
     if (turned) {
       found[turned.title] = { state: begun(turned.holds, turned.cell), holds: turned.holds,
-        note: `Every cell is the same sum as in ${turned.from}; only its place is another.` };
+        note: `${turned.of}Each sum is that of ${turned.from}, only its place is another.` };
     }
     return found;
   });
@@ -232,7 +234,7 @@ export default widget("Einsum steps", (ui) => {
   });
   const previous = button("previous", () => goStep(step() - 1));
   const next = button("next", () => goStep(step() + 1));
-  next.classList.add("mha-es-next");
+  next.classList.add("mha-invite");
 
   /** All that depends on the equation and not on the cell. */
   function build() {
@@ -257,7 +259,7 @@ export default widget("Einsum steps", (ui) => {
       const place = unravel(shapes[o].keys(), shapes[o], n);
       go(Object.fromEntries([...group].map((x, axis) => [x, place[axis]])));
     })));
-    now.grids.push(grid(output, shape, now.result, (n) => go(unravel(output, size, n)), extremes(now)));
+    now.grids.push(grid(output, shape, now.result, (n) => go({ ...unravel(output, size, n), ...unravel(summed, size, 0) }), extremes(now)));
     growing = null;
     const cellCount = now.grids.reduce((sum, one) => sum + one.cells.length, 0);
     tensors.classList.toggle("mha-es-large", cellCount < 40);
@@ -284,7 +286,8 @@ export default widget("Einsum steps", (ui) => {
   function titled(picture, o) {
     const { inputs, output, size, shape } = now;
     const title = h("div", {}, h("b", {}, names()[o] ?? "result"),
-      ` (${[...(inputs[o] ?? output)].join(", ")}) = (${(shapes[o] ?? shape).join(", ")})`);
+      ` (${[...(inputs[o] ?? output)].join(", ")}) = (${(shapes[o] ?? shape).join(", ")})`,
+      o < inputs.length ? "" : h("span", { class: "mha-es-sofar" }, "; framed: so far"));
     return h("div", { class: "mha-es-operand" }, title, o < inputs.length ? picture : h("div", {
       tabindex: "0", role: "application", "aria-roledescription": "tensor",
       "aria-label": "result: arrow keys move from cell to cell",
@@ -329,6 +332,7 @@ export default widget("Einsum steps", (ui) => {
     growing = i;
     say(results.cells[i], results.text(sofar));
     mark(results.cells[i], "result");
+    results.operand.querySelector(".mha-es-sofar").classList.toggle("mha-unsaid", j === steps() - 1);
 
     const first = Math.max(0, Math.min(steps() - TERMS, j - TERMS / 2));
     [...terms.children].forEach((item, n) => {
@@ -403,12 +407,18 @@ export default widget("Einsum steps", (ui) => {
     if (now) live.forEach((follower) => follower());
   });
 
+  /** What lies beyond the right edge shows by a sign, until it has been scrolled to. */
+  const further = () => {
+    terms.toggleAttribute("data-further", terms.scrollLeft + terms.clientWidth < terms.scrollWidth - 4);
+  };
+  terms.addEventListener("scroll", further, { passive: true });
   ui.draw(() => { // last: to ask for a place is to lay the page out
     const item = terms.querySelector('[aria-current="step"]');
     if (!item) return;
     const end = item.offsetLeft + item.offsetWidth; // begin with the one before it, if both are seen whole
     const from = [item.previousElementSibling, item].find((one) => one && end - one.offsetLeft <= terms.clientWidth);
     terms.scrollLeft = from === terms.firstElementChild ? 0 : (from ?? item).offsetLeft;
+    further();
   });
 
   const table = (title, content) => {

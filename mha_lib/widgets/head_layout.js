@@ -306,6 +306,7 @@ export default widget("Head layout", (ui) => {
     put(back, { "aria-disabled": now === 0 });
     say(next, now === last && last ? "from the start" : "next step");
     put(next, { "aria-disabled": last === 0 });
+    next.classList.toggle("mha-invite", now < last);
     say(count, `step ${now} of ${last}`);
   });
 
@@ -333,7 +334,12 @@ export default widget("Head layout", (ui) => {
   ui.follow(() => {
     if (wrong.length || ui.get("recipes").length < 2) return;
     ui.question(`Two orders, both right: where is ${labelOf(Math.min(ui.get("element"), cells() - 1), sizesOf(ui))}?`);
-    ui.lead("A colour is a head: press a number to follow it.");
+  });
+  ui.follow(() => {
+    const label = labelOf(Math.min(ui.get("element"), cells() - 1), sizesOf(ui));
+    ui.lead(stepOf(ui) < lastStep(ui) ? `Press “next step” and watch ${label}.`
+      : wrong.length ? "A colour is a head, ✗ a number in a wrong place."
+        : "A colour is a head: press a number to follow it.");
   });
   const moves = noMoves();
   ui.follow(() => moves.forEach((look) => look()));
@@ -360,6 +366,5 @@ export default widget("Head layout", (ui) => {
   );
 }, {
   question: "Where does each number go?",
-  lead: "A colour is a head, ✗ a number in a wrong place.",
   lesson: ["steps", "beside", "batch", "tokens", "num_heads", "head_dim", "element", "colour", "at"],
 });

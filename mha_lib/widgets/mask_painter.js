@@ -110,7 +110,12 @@ export default widget("Mask painter", (ui) => {
     begin();
     ui.setAll(values);
   }
-  ui.reset = () => change(ui.first);
+  /** A state of the lesson is looked at: a finger scrolls again. */
+  const offer = (values) => {
+    finger = false;
+    change(values);
+  };
+  ui.reset = () => offer(ui.first);
   ui.root.addEventListener("change", () => {
     act = null; // the slider was let go
   });
@@ -306,10 +311,11 @@ export default widget("Mask painter", (ui) => {
       state: only({ causal: true, align: "bottom-right" }), note: "The queries are the last words: the last one sees every key." };
   }
 
+  const alike = new Set(ui.get("scores").flat()).size === 1;
   const count = (label, trait, max, format) => slider(rules, { label, trait, range: { min: 0, max }, format });
   ui.root.append(
     ui.get("note") ? h("p", { class: "mha-warning" }, ui.get("note")) : "",
-    tryThis({ ...ui, setAll: change }, () => TRIES),
+    tryThis({ ...ui, setAll: offer }, () => TRIES),
     h("div", { class: "mha-painting" },
       h("div", { class: "mha-rules" },
         toggle(rules, { label: "causal", trait: "causal" }),
@@ -321,7 +327,7 @@ export default widget("Mask painter", (ui) => {
         choice(rules, { label: "padding on the", trait: "side", options: ["right", "left"].map((x) => [x, x]) }),
         swap, undo, clear, fingers),
       h("div", { class: "mha-mask" }, h("p", {}, "mask: ● may attend, ∕ hidden"), map),
-      h("div", { class: "mha-weights" }, h("p", {}, "weights of each row"), weights)),
+      h("div", { class: "mha-weights" }, h("p", {}, alike ? "weights (all scores equal)" : "weights of each row"), weights)),
     turned,
     settings, line,
     h("div", { class: "mha-checks", role: "status" }, rows, future),
@@ -348,6 +354,6 @@ export default widget("Mask painter", (ui) => {
   );
 }, {
   question: "Who may see whom?",
-  lead: "Choose a rule or paint cells: weights follow.",
+  lead: "Click a cell in the left grid: weights follow.",
   lesson: [...RULES, "mask", "query", "key", "framework"],
 });

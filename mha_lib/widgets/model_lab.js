@@ -195,6 +195,7 @@ export default widget("Model lab", (ui) => {
     const off = isOff(chosen()) ? ui.get("off").filter((i) => i !== chosen()) : [...ui.get("off"), chosen()];
     switchOff(off.sort((a, b) => a - b));
   });
+  flip.classList.add("mha-invite"); // the lead speaks of it
   const allOn = button("all on", () => {
     begins();
     switchOff([]);
@@ -393,7 +394,7 @@ export default widget("Model lab", (ui) => {
   );
 }, {
   question: "Which head knows what comes next?",
-  lead: "Switch heads off and on: what does each know?",
+  lead: "Choose a head, turn it off or on: what changes?",
   lesson: ["text", "off", "compared", "layer", "head", "query", "key", "temperature", "seed"],
 });
 

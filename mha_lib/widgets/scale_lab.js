@@ -22,6 +22,7 @@ const sideOf = (kind) => (kind === "none" ? "undivided" : "divided");
 const AVERAGES = { mean, median };
 const NEARLY_ALL = 0.99;
 const STEEPEST = 0.5; // norm of ∂w/∂x: two keys with half of the weight each
+const ALIKE = 0.8; // of the other: two gradients that learn equally well
 const FLOOR = 1e-12; // where a logarithmic axis ends
 
 // --- the state --------------------------------------------------------------------------
@@ -101,17 +102,22 @@ export default widget("Scale lab", (ui) => {
   });
 
   const gradients = () => `Remaining gradient: undivided ${brief(remains("none"))}, divided ${brief(remains(chosen()))}.`;
+  const alike = () => {
+    const both = [remains("none"), remains(chosen())];
+    return Math.min(...both) > ALIKE * Math.max(...both);
+  };
   /** Of the query now, at another D: the key with the largest undivided weight. */
   const largestKey = (D) => {
     const row = dots[sizes.indexOf(D)].rows[ui.get("query")];
     return row.indexOf(Math.max(...row));
   };
   const tries = tryThis(ui, () => Object.fromEntries([
-    ["a small head", { D: sizes[Math.min(1, sizes.length - 1)], divisor: "sqrt" }, gradients],
+    ["a small head", { D: sizes[Math.min(1, sizes.length - 1)], divisor: "sqrt" },
+      () => `${gradients()}${alike() ? " A small head learns either way." : ""}`],
     ["a large head", { D: sizes.at(-1), divisor: "sqrt" },
       () => `${gradients()} Which side can still learn?`],
     ["too much", { D: sizes.at(-1), divisor: "D" },
-      () => `Divided by D, no key gets more than ${fixed(Math.max(...now().largest))}, an even share is ${fixed(1 / known[1].length)}.`],
+      () => `The weights are almost equal whatever the scores: the largest is ${fixed(Math.max(...now().largest))}, an even share ${fixed(1 / known[1].length)}.`],
   ].map(([title, state, note]) => [title, { state: { ...state, key: largestKey(state.D) }, holds: state, note: note() }])));
 
   const tauSlider = slider(ui, {

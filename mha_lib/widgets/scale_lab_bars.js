@@ -104,12 +104,14 @@ function panel(ui, frame, tall, content) {
     };
     const clear = (one) => spans.every(({ from, to, top, foot }) =>
       from >= one.x + half(one) || to <= one.x - half(one) || top >= one.y || foot <= one.y - TALL);
+    const [left, right] = [x(key) - 1, x(key + 1) + 1]; // what is lit has these columns alone
+    const beside = (one) => one.x + half(one) <= left || one.x - half(one) >= right;
     const most = pitch < 16 ? 7 : values.length; // narrow bars drown in numbers
-    const every = Math.ceil((14 + BETWEEN) / pitch);
+    const every = Math.ceil(16 / pitch);
     const places = [key, ...range(values.length).filter((s) => s % every === 0)].map((s) => label(s, height - 4, `${s}`));
-    const worth = (one) => one.class || (one.text !== "0" && clear(one));
+    const worth = (one) => one.class || (one.text !== "0" && clear(one) && beside(one));
     const numbers_ = fitting(order.slice(0, most).map(number).filter(worth));
-    renew(labels, [...numbers_, ...fitting(places)].map(({ text: said, ...place }) => ["text", place, said]));
+    renew(labels, [...numbers_, ...fitting(places.filter((one) => one.class || beside(one)), 1)].map(({ text: said, ...place }) => ["text", place, said]));
     put(band, { x: x(key), width: pitch });
   });
   return picture;
@@ -132,7 +134,7 @@ function renew(group, wanted) {
 }
 
 const TALL = 8; // pixels of a digit
-const BETWEEN = 2; // of two labels
+const BETWEEN = 5; // of two labels
 const WIDE = { ".": 3.6, "−": 9.3, digit: 7 }; // at 11 pixels, in the widest of the fonts
 
 /** Of the width of a label; what is lit is bold. */
@@ -140,10 +142,10 @@ const half = ({ text, class: lit }) =>
   [...text].reduce((sum, sign) => sum + (WIDE[sign] ?? WIDE.digit) * (lit ? 1.1 : 1), 0) / 2;
 
 /** Of all labels those that touch none before them. */
-function fitting(labels) {
+function fitting(labels, between = BETWEEN) {
   const found = [];
   for (const one of labels) {
-    const free = (other) => Math.abs(one.x - other.x) >= half(one) + half(other) + BETWEEN || Math.abs(one.y - other.y) > 11;
+    const free = (other) => Math.abs(one.x - other.x) >= half(one) + half(other) + between || Math.abs(one.y - other.y) > 11;
     if (found.every(free)) found.push(one);
   }
   return found;

@@ -212,7 +212,7 @@ function line(context, colour, width, from, to) {
 
 const DATA = ["x", "matrices", "biases", "num_heads", "mask", "tokens"];
 const EQUAL = 1e-9; // far above rounding in float64, far below any mistake
-const VIEWS = [["difference", "right − left"], ["numbers", "its own numbers"]];
+const VIEWS = [["difference", "right minus left"], ["numbers", "its own numbers"]];
 const BEGIN = { h: 1, t: 2, d: 1 }; // the element that is outlined where nothing differs
 
 function check(ui) {
@@ -291,10 +291,12 @@ export default widget("Versions side by side", (ui) => {
   const turn = (by) => ui.set("step", Math.max(0, Math.min(pairs.length - 1, current() + by)));
 
   const [previous, next] = [button("previous", () => turn(-1)), button("next", () => turn(1))];
+  const named = h("span", { class: "mha-caption" }, "Step:");
   const list = h("div", { class: "mha-steps", role: "group", "aria-label": "steps" });
   ui.follow(() => {
-    if (list.children.length !== pairs.length) {
-      list.replaceChildren(...pairs.map((_, i) => {
+    const all = list.getElementsByTagName("button");
+    if (all.length !== pairs.length) {
+      list.replaceChildren(named, ...pairs.map((_, i) => {
         const one = button("", () => ui.set("step", i));
         one.append(h("span"), " ", h("b"));
         return one;
@@ -302,11 +304,11 @@ export default widget("Versions side by side", (ui) => {
     }
     const first = pairs.findIndex((one) => !equal(one));
     pairs.forEach((one, i) => {
-      const [name, sign] = list.children[i].children;
+      const [name, sign] = all[i].children;
       say(name, one.name);
       say(sign, equal(one) ? "=" : "≠");
       put(sign, { "data-mark": sign.textContent });
-      put(list.children[i], { "aria-pressed": i === current(), "data-first": i === first });
+      put(all[i], { "aria-pressed": i === current(), "data-first": i === first });
     });
     put(previous, { "aria-disabled": current() === 0 }); // not disabled: it keeps the focus
     put(next, { "aria-disabled": current() === pairs.length - 1 });
@@ -316,10 +318,10 @@ export default widget("Versions side by side", (ui) => {
   const TITLES = { exchange: "exchange q, k", scale: "wrong scale", merge: "interleave" };
   const stepOf = (wanted) => pairs.findIndex(({ name }) => name === wanted);
   const tries = tryThis(ui, () => ({
-    "no mistake, other shapes": { state: { mistake: "none", step: stepOf("project") } },
+    "none: other shapes": { state: { mistake: "none", step: stepOf("project") } },
     ...Object.fromEntries(Object.entries(TITLES).map(([mistake, title]) =>
       [title, { state: { mistake, step: stepOf(MISTAKES[mistake][1]) }, holds: { mistake } }])),
-  }));
+  }), "Mistake");
 
   const side = (trait) => {
     const [code, shape, wrong] = [h("code"), h("p", { class: "mha-shape" }), h("p", { class: "mha-warning" })];
@@ -350,7 +352,7 @@ export default widget("Versions side by side", (ui) => {
       largest: trait === "left" ? pair().largest : pair().difference,
     } : { step: pair()[trait], at: cursor(), other: pair()[other], differs, largest: pair().largest });
     const many = h("span");
-    const view = trait === "right" && controls(many, choice(ui, { label: "shown", trait: "view", options: VIEWS }));
+    const view = trait === "right" && controls(many, choice(ui, { label: "grid:", trait: "view", options: VIEWS }));
     ui.follow(() => {
       if (view) view.hidden = equal(pair());
       say(many, `${pair().count} of ${pair().left.data.length} differ`);

@@ -206,7 +206,7 @@ export function run({ axes, code, prefix, ...own }, p) {
     merge: [code.merge, "merged", axes.merged, merged],
     output: [code.output, "output", axes.output,
       own.finish(linear(merged, p.matrices[3], p.biases[3]), p)],
-    returned: [code.returned, "weights", "b h t s", own.back(parts.weights, p)],
+    "weights out": [code.returned, "weights", "b h t s", own.back(parts.weights, p)],
   };
   const [, where, wrongly] = MISTAKES[p.mistake];
   if (where) steps[where][0] = wrongly(steps[where][0]);

@@ -224,6 +224,19 @@ def test_rows_that_stand_out(live):
     assert opened.button(f"head {h}").get_attribute("aria-pressed") == "true"
 
 
+def test_one_head_alone_has_no_number_and_the_row_that_is_shown_is_pressed(live):
+    weights = torch.full((1, 4, 4), 0.25)
+    weights[0, 3] = torch.tensor([0.9, 0.1, 0.0, 0.0])
+    opened = live(AttentionExplorer(weights, ["a", "b", "c", "d"]), folded=False)
+    sure = opened.button("the surest row")
+    assert sure.get_attribute("aria-pressed") == "true"
+    assert opened.text(".mha-note").startswith("“d”: “a” gets 0.90")
+    assert opened.text(LINE).startswith("Query “d” → key “a”")
+    assert "ead 0" not in opened.root_element.inner_text()
+    opened.button("the most even row").click()
+    assert sure.get_attribute("aria-pressed") == "false"
+
+
 def quest() -> AttentionExplorer:
     """Two layers; heads 1 and 2 of layer 0 look back, the second more."""
     back = torch.full((3, T, T), 0.1)

@@ -23,8 +23,8 @@ PUZZLES = {  # each with the line that is wrong
     "low loss": "mask",
     "flat map": "scores",
     "odd map": "split",
-    "map ok": "merge",
-    "no sign": "project",
+    "output": "merge",
+    "silent": "project",
 }
 STEPS = "mask project split scores hide weights context merge output".split()  # noqa: SIM905
 PATIENT = "daily"
@@ -311,7 +311,7 @@ def test_a_step_shows_its_numbers(live):
 
 def test_self_attention_hides_a_mistake_and_three_inputs_show_it(live):
     opened = live(BreakIt())
-    opened.button("no sign").click()
+    opened.button("silent").click()
     assert {*values(opened).values()} == {"✓"}
     assert "Switch on three inputs" in opened.text(SAID)
     opened.button("show me").click()
@@ -339,7 +339,7 @@ def test_undo_and_reset(live):
     assert "[no-scale]" in opened.text(SAID)
     opened.button("undo").click()
     assert (code(opened), opened.text(SAID)) == before
-    opened.button("map ok").click()
+    opened.button("output").click()
     opened.button("undo").click()
     assert (code(opened), opened.text(SAID)) == before
     opened.page.mouse.move(300, 500)  # a cursor is nothing to take back
@@ -402,7 +402,7 @@ def test_a_puzzle_hides_its_line_until_it_is_found(live):
     assert opened.root_element.locator("select").is_hidden()
     assert opened.text(".mha-lead").endswith("Press the line you suspect.")
     line(opened, "weights").click()
-    assert opened.text(SAID).startswith("✗ Not “softmax”: that line does")
+    assert opened.text(SAID).startswith("✗ Not “softmax”: that line is right.")
     line(opened, "scores").click()
     tried = ["–" if x in ("scores", "weights") else "?" for x in STEPS]
     assert marks(opened) == tried
@@ -416,6 +416,36 @@ def test_a_puzzle_hides_its_line_until_it_is_found(live):
     opened.button("reset").click()
     assert marks(opened) == ["?"] * 9
     assert repr(BreakIt(sealed=True)) == "BreakIt(a mistake in FusedMHA)"
+
+
+HINTS = {  # what the maps show, and no name of a line
+    "low loss": "Row “the” of the map sees keys that it must not.",
+    "flat map": "Row “milk” of the map sees the right keys, in wrong shares.",
+    "output": "All maps are right: which line changes the output alone?",
+    "silent": "No number differs here. Switch on three inputs, and look again.",
+}
+
+
+def test_a_wrong_guess_earns_a_hint_and_the_question_says_what_is_found(live):
+    opened = live(BreakIt(sealed=True))
+    for name, hint in HINTS.items():
+        opened.button(name).click()
+        assert hint not in opened.text(SAID) or name == "silent"
+        line(opened, "weights").click()
+        assert opened.text(SAID) == f"✗ Not “softmax”: that line is right. {hint}"
+    opened.button("low loss").click()
+    line(opened, "mask").click()
+    assert opened.text(".mha-question") == "Found: making the mask."
+    opened.button("flat map").click()
+    opened.button("show me").click()
+    assert opened.text(".mha-question") == "It was: scores and scale."
+
+
+def test_padding_is_a_word(live):
+    assert {word for row in WORDS for word in row[-1:]} == {"pad"}
+    opened = live(BreakIt(), folded=False)
+    heads = [row[0] for row in opened.table(TABLE)]
+    assert "pad (5)" in heads
 
 
 def test_each_puzzle_has_one_line_to_find(live):
@@ -462,7 +492,7 @@ ONE_WRONG = "Program {} is wrong: in which line?"
 def test_the_title_claims_no_more_than_the_numbers_show(live):
     opened = live(BreakIt(sealed=True))
     assert opened.text(".mha-question") == ONE_WRONG.format("Fused")
-    opened.button("no sign").click()
+    opened.button("silent").click()
     title = "No number is wrong here: is each line right?"
     assert opened.text(".mha-question") == title
     assert "Switch on three inputs" in opened.text(".mha-lead")
@@ -476,8 +506,8 @@ SYMPTOMS = {  # in one line above the code: what loss and map show
     "low loss": r"Loss too low: 0\.31, not 2\.44\. ",
     "flat map": r"Loss right, 2\.45; “milk” gives “drank” 0\.72, not ",
     "odd map": r"Loss too low: 1\.79, not 2\.44\. ",
-    "map ok": r"Loss .*; maps right, output off by \d\.\d\d\. ",
-    "no sign": r"Map, output and loss are right\. ",
+    "output": r"Loss .*; maps right, output off by \d\.\d\d\. ",
+    "silent": r"Map, output and loss are right\. ",
 }
 
 

@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from playwright.sync_api import expect
 
 from mha_lib.widgets import EinsumSteps
-from tests.widgets.conftest import MOST, assert_says, number
+from tests.widgets.conftest import MOST, PHONE, assert_says, number
 
 SIZES = {"b": 2, "t": 3, "s": 4, "h": 2, "d": 5, "e": 3, "f": 2, "v": 3}
 SCORES = "tbhd,sbhd->bhts"
@@ -422,7 +423,7 @@ def test_wrong_equation_is_a_sentence_and_can_be_mended(live):
     assert opened.root_element.locator(".mha-problem").is_hidden()
     assert opened.count(".mha [inert]") == 0
     assert opened.text(".mha-es-operand:last-child > div >> nth=0") == (
-        "result (s, t) = (4, 3)"
+        "result (s, t) = (4, 3); framed: so far"
     )
 
 
@@ -489,7 +490,7 @@ def test_what_to_try(live):
     equation, q, k = random("td,sd->ts")
     opened = live(EinsumSteps([(equation, q, k)]))
     for title, tried in [
-        ("sum over s, too", "td,sd->t"),
+        ("sum one more", "td,sd->t"),
         ("transpose: ts → st", "td,sd->st"),
     ]:
         opened.button(title).click()
@@ -499,6 +500,40 @@ def test_what_to_try(live):
         assert opened.text(".mha-note")
     opened.button("reset").click()
     assert opened.control("equation").input_value() == equation
+
+
+def test_a_cell_that_is_clicked_begins_at_its_first_step_and_says_so_far(live):
+    opened = live(EinsumSteps([random("td,sd->ts")]))
+    cell(opened, "result", 6).click()
+    opened.button("next").click()
+    cell(opened, "result", 7).click()
+    assert "step 1 of 5" in opened.text(LINE)
+    sign = opened.root_element.locator(".mha-es-sofar")
+    for _ in range(4):
+        assert sign.is_visible() and sign.inner_text() == "; framed: so far"
+        opened.button("next").click()
+    assert not sign.is_visible()
+
+
+def test_products_beyond_the_edge_have_a_sign(live):
+    opened = live(EinsumSteps([random("td,sd->ts")]), viewport=PHONE)
+    terms = opened.root_element.locator(".mha-es-terms")
+    sign = "x => getComputedStyle(x, '::after').content"
+    opened.button("sum one more").click()
+    assert terms.evaluate(sign) == '"▸"'
+    terms.evaluate("x => x.scrollTo(x.scrollWidth, 0)")
+    expect(terms).not_to_have_attribute("data-further", "")
+    assert terms.evaluate(sign) == "none"
+
+
+def test_the_list_names_no_equation_that_is_not_shown(live):
+    opened = live(EinsumSteps({"one": random("td,sd->ts"), "two": random("td,sd->st")}))
+    before = [*opened.root_element.locator(".mha-tries button").all_inner_texts()]
+    opened.button("sum one more").click()
+    texts = opened.control(EXAMPLE).locator("option").all_inner_texts()
+    assert texts == ["one", "two"]
+    after = opened.root_element.locator(".mha-tries button").all_inner_texts()
+    assert after[0] == before[0]
 
 
 def test_what_is_tried_or_typed_begins_at_its_first_step(live):
@@ -548,9 +583,9 @@ def test_the_product_of_this_step_is_seen_whole(live, screen):
 def test_the_lead_says_the_word_of_a_button_that_stands_out(live):
     opened = live(EinsumSteps())
     (word,) = re.findall("“(.+)”", opened.text(".mha-lead"))
-    width = "x => parseFloat(getComputedStyle(x).borderTopWidth)"
-    frames = [opened.button(x).evaluate(width) for x in (word, "previous")]
-    assert frames[0] > frames[1]
+    frame = "x => getComputedStyle(x).boxShadow"
+    framed = [opened.button(x).evaluate(frame) for x in (word, "previous")]
+    assert "inset" in framed[0] and framed[1] == "none"
 
 
 def test_letters_outside_their_range_are_held_to_it(live):
@@ -701,7 +736,8 @@ def test_a_turned_result_is_seen_to_be_turned(live):
     before = result(opened)
     opened.button("transpose: te → et").click()
     assert opened.control("equation").input_value() == "ts,se->et"
-    assert "same sum as in ts,se->te;" in opened.text(".mha-note")
+    note = "Now “mixed”. Each sum is that of ts,se->te,"
+    assert opened.text(".mha-note").startswith(note)
     framed = opened.root_element.locator("[data-state=result]")
     sums = {framed.inner_text()}  # of a cell whose sum is seen to grow
     for _ in range(3):

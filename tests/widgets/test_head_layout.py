@@ -763,6 +763,29 @@ def test_two_right_orders_ask_where_one_number_is(live, name):
         assert opened.text(".mha-question") == asks("u3")
 
 
+def test_who_follows_a_number_is_told_to_go_on(live):
+    """Visitors pressed *follow b3*, and waited for b3 to move."""
+    opened = live(IN_THE_BOOK["chapter 3"]())
+    framed = opened.root_element.locator(".mha-invite")
+    assert framed.count() == 0
+    opened.button("follow b3").click()
+    for _ in range(2):
+        assert opened.text(".mha-lead") == "Press “next step” and watch b3."
+        assert framed.all_inner_texts() == ["next step"]
+        opened.button("next step").click()
+    assert "A colour is a head" in opened.text(".mha-lead") and framed.count() == 0
+
+
+def test_a_name_that_is_compared_moves_no_button(live):
+    opened = live(IN_THE_BOOK["chapter 3"](), viewport=DESK)
+    beside, back = opened.control("compare with"), opened.button("back")
+    places = {str(back.bounding_box())}
+    for name in beside.locator("option").all_inner_texts():
+        beside.select_option(name)
+        places.add(str(back.bounding_box()))
+    assert len(places) == 1
+
+
 @pytest.mark.parametrize(
     ("chapter", "made"),
     [

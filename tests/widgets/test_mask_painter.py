@@ -627,6 +627,21 @@ def test_on_a_phone_both_maps_have_the_same_rows(live):
     assert opened.pixels(at=1) != before
 
 
+def test_equal_scores_are_said_and_a_state_to_try_ends_painting(live):
+    opened = live(MaskPainter(7), has_touch=True, viewport=PHONE)
+    assert opened.text(".mha-weights p") == "weights (all scores equal)"
+    paint = opened.button("Paint with a finger")
+    for button in ("padding on the left", "reset"):
+        paint.tap()
+        assert paint.get_attribute("aria-pressed") == "true"
+        opened.button(button).tap()
+        assert paint.get_attribute("aria-pressed") == "false"
+    scores = torch.randn(7, 7, generator=torch.Generator().manual_seed(0))
+    other = live(MaskPainter(7, scores=scores))
+    assert other.text(".mha-weights p") == "weights of each row"
+    assert "left grid" in other.text(".mha-lead")
+
+
 @pytest.mark.parametrize("colours", ["light", "dark"])
 def test_nothing_for_axe_to_find(live, colours):
     widget = painter(causal=True, length=4, side="left", framework="torch")

@@ -346,7 +346,38 @@ def test_the_screen_says_what_a_loss_is_and_both_ways_of_the_switch(live):
     opened = live(ModelLab())
     caption = opened.root_element.locator(".mha-beside caption")
     assert caption.inner_text() == "loss: average surprise at a token of the text"
-    assert "heads off and on" in opened.text(".mha-lead")  # one is off at first
+    assert "turn it off or on" in opened.text(".mha-lead")  # one is off at first
+
+
+NAMES_OF_HEADS = """root => [...root.querySelectorAll(".mha-grid button")].map(one => {
+    const text = document.createRange();
+    text.selectNodeContents(one.querySelector('span'));
+    const [name, frame] = [text.getBoundingClientRect(), one.getBoundingClientRect()];
+    const map = one.querySelector('canvas').getBoundingClientRect();
+    return [name.left - frame.left, frame.right - name.right, name.top - map.bottom];
+})"""
+
+
+@pytest.mark.parametrize("screen", MOST)
+def test_the_name_of_a_head_stands_below_its_map_inside_its_frame(live, screen):
+    opened = live(ModelLab(), viewport=MOST[screen][0])
+    room = opened.root_element.evaluate(NAMES_OF_HEADS)
+    assert len(room) == 12
+    assert min(min(left, right) for left, right, _ in room) >= 2.5  # a frame is 2 wide
+    assert min(above for *_, above in room) >= 0
+
+
+def test_the_button_that_the_lead_speaks_of_is_framed_and_off_is_a_word(live):
+    opened = live(ModelLab())
+    assert opened.root_element.locator(".mha-invite").all_inner_texts() == [
+        "turn L0 H3 on"
+    ]
+    written = "x => getComputedStyle(x, '::after').content"
+    head = opened.button("L0 H3: layer 0, head 3, switched off")
+    assert "off" in head.evaluate(written)
+    opened.button("all on").click()
+    on = opened.button("L0 H3: layer 0, head 3")
+    assert "off" not in on.evaluate(written)
 
 
 def test_a_head_that_looks_in_vain(live, model, tokenizer):

@@ -195,7 +195,8 @@ def test_nothing_moves_when_a_widget_has_come(walk, name):
 @pytest.mark.parametrize("name", LESSONS)
 def test_a_phone_says_what_the_buttons_are_for(walk, name):
     caption, seen = walk(name, "phone").row
-    assert caption == "Try this:" and len(seen) > 1 and all(seen)
+    says = {"versions": "Mistake:", "fused": "Mistake:"}.get(name, "Try this:")
+    assert caption == says and len(seen) > 1 and all(seen)
 
 
 def any_widget(name: str):
@@ -236,7 +237,7 @@ def test_the_focus_is_never_lost(live, name):
 @pytest.mark.parametrize("name", LESSONS)
 def test_buttons_set_states_and_reset_brings_the_lesson_back(walk, name, screen):
     states = walk(name, screen).states
-    assert len(set(states)) > 2
+    assert len(set(states)) >= len(states) - 1 > 1  # one may be that of the lesson
     assert walk(name, screen).reset == states[0]
 
 

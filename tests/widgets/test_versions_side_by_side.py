@@ -28,7 +28,7 @@ NAMES = [style.__name__ for style in STYLES]
 TABLE = "Every element as a table"
 VERDICT, LINE = ".mha-turn output", ".mha-versions + output"
 STEPS = ["x", "project", "split q", "split k", "split v", "scores", "mask", "weights"]
-STEPS += ["context", "merge", "output", "returned"]
+STEPS += ["context", "merge", "output", "weights out"]
 
 
 @pytest.fixture
@@ -204,7 +204,10 @@ def by_torch(layer, x, mask, monkeypatch) -> dict:
 
 
 def finished(steps, output, weights) -> dict:
-    return steps | {"output": {"output": output}, "returned": {"weights": weights}}
+    return steps | {
+        "output": {"output": output},
+        "weights out": {"weights": weights},
+    }
 
 
 def expected(style, layer, x, mask, monkeypatch) -> dict:
@@ -419,7 +422,7 @@ def test_the_interleaving_that_is_shown_is_the_one_that_is_computed(live, layer,
 def test_other_shapes_and_the_same_numbers_come_first(live, layer, x):
     opened = live(versions(x, layer))
     assert opened.text(VERDICT).startswith("= Other shapes, same numbers")
-    opened.button("no mistake, other shapes").click()
+    opened.button("none: other shapes").click()
     assert opened.text(VERDICT).startswith("= Other shapes, same numbers")
     choose(opened, right="BatchedMHA")
     assert opened.text(VERDICT).startswith("= Same shape, same numbers")
@@ -449,9 +452,22 @@ def test_what_lies_below_the_edge_of_a_map_shows_until_it_is_reached(live, layer
     opened = live(versions(x, layer), viewport={"width": 390, "height": 900})
     go(opened, "split q")
     frame = opened.root_element.locator(".mha-map").first
-    assert frame.get_attribute("data-below") == ""
+    sign = "x => getComputedStyle(x, '::after').content"
+    assert frame.evaluate(sign) == '"▾ scroll for more"'
     frame.evaluate("x => x.scrollTo(0, x.scrollHeight)")
     expect(frame).not_to_have_attribute("data-below", "")
+    assert frame.evaluate(sign) == "none"
+
+
+def test_rows_of_buttons_have_a_name_and_the_right_grid_says_what_it_shows(
+    live, layer, x
+):
+    opened = live(versions(x, layer))
+    assert opened.text(".mha-tries").startswith("Mistake:")
+    assert opened.text(".mha-steps").startswith("Step:")
+    opened.button("interleave").click()
+    said = opened.root_element.get_by_label("grid:", exact=True)
+    assert said.evaluate("x => x.selectedOptions[0].text") == "right minus left"
 
 
 def test_what_to_try(live, layer, x):
@@ -519,10 +535,10 @@ def test_a_mistake_opens_where_the_two_differ_most(live, layer, x):
             ".mha-version >> nth=1"
         )
     shown = [opened.pixels(at=i) for i in (0, 1)]
-    opened.control("shown").select_option("its own numbers")
+    opened.control("grid:").select_option("its own numbers")
     assert all(opened.pixels(at=i) != shown[i] for i in (0, 1))
     go(opened, "x")  # nothing to subtract
-    assert not opened.control("shown").is_visible()
+    assert not opened.control("grid:").is_visible()
     assert opened.text(LINE).startswith("Outlined: ")
 
 
@@ -561,7 +577,7 @@ def test_numbers_that_differ_are_marked_on_both_sides(live, layer, x):
         }
         return count;
     }"""
-    opened.control("shown").select_option("its own numbers")
+    opened.control("grid:").select_option("its own numbers")
     canvases = opened.root_element.locator(".mha-map canvas").all()
     left, right = (canvas.evaluate(red) for canvas in canvases)
     assert left == right > 0
@@ -642,7 +658,7 @@ def test_steps_by_buttons_and_slider(live, layer, x):
     slider.focus()
     opened.page.keyboard.press("End")
     assert opened.text(code) == "weights.permute(2, 3, 0, 1)"
-    assert slider.get_attribute("aria-valuetext") == "11 of 11: returned"
+    assert slider.get_attribute("aria-valuetext") == "11 of 11: weights out"
     assert opened.button("next").get_attribute("aria-disabled") == "true"
     opened.page.keyboard.press("Home")
     opened.button("previous").focus()
