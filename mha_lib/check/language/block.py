@@ -67,9 +67,11 @@ def draw(generator: torch.Generator) -> dict[str, dict]:
         asked: str = "",
         far: int = 0,
         many: int = 0,
+        **alone: int,
     ) -> dict:
         B, T, H, D = torch.randint(2, 6, (4,), generator=generator).tolist()
         B, T, E = B + many, T + 4 + many + far, H * (D + 2)  # T > B
+        B, T = alone.get("B", B), alone.get("T", T)
         some = torch.rand(T, T, generator=generator) < 0.5
         mask = some | torch.eye(T, dtype=torch.bool)
         mask[0, 1:], mask[-1, 0] = False, True  # never alike when turned
@@ -90,6 +92,10 @@ def draw(generator: torch.Generator) -> dict[str, dict]:
         "as who writes": case(False, asked="writing"),
         "its gradients": case(False, asked="gradients"),
         "its heads": case(True, asked="heads"),
+        "one text": case(False, B=1),
+        "one token": case(False, T=1),
+        "one token, its own attention": case(True, T=1),
+        "in float64": case(True, asked="double"),
     }
 
 
@@ -97,7 +103,7 @@ def call(Block, x, mask, H, own, seed, asked):
     """Numbers of ours in its parts, whatever order they were made in.
 
     Beside the output, ``asked`` are its gradients, its heads and whether their number
-    matters, a second call, or the output in evaluation mode.
+    matters, a second call, the output in evaluation mode, or whether it stays float64.
     """
     import zlib
 
@@ -129,6 +135,9 @@ def call(Block, x, mask, H, own, seed, asked):
     if asked == "writing":
         with torch.no_grad():
             return block.eval()(x, mask)
+    if asked == "double":
+        output = block.double()(x.double(), mask)
+        return torch.tensor([float(output.dtype == torch.float64)])
     if asked == "heads":  # as many as the map that its attention returns has, if any
         heads = []
 
@@ -168,6 +177,8 @@ def call(Block, x, mask, H, own, seed, asked):
 def words(yours: Tensor, right: Tensor, inputs: dict) -> str:
     """Which number of which token is wrong, or whose gradient, or which heads."""
     x, asked = inputs["x"], inputs["asked"]
+    if asked == "double":
+        return "A block of float64 has to answer float64 with float64; it does not."
     if asked == "heads":
         for has, due in zip(yours[:2].int().tolist(), right[:2].int().tolist()):
             if has != due:

@@ -34,17 +34,25 @@ def _gathered(of: Tensor, targets: Tensor, padding: int | None) -> Tensor:
 
 
 def draw(generator: torch.Generator) -> dict[str, dict]:
-    """Cases: no padding, some, left out; large logits; one row, long; a gradient."""
+    """Cases: no padding, some, left out; large logits; one row, long; a gradient.
+
+    And sizes that are alike, so that no axis can be told by its size.
+    """
 
     def sized(low: int, high: int) -> int:
         return int(torch.randint(low, high, (), generator=generator))
 
     def case(
-        B: int, scale: float = 2.0, padding: int = -1, far: bool = False, **more: object
+        B: int,
+        scale: float = 2.0,
+        padding: int = -1,
+        far: bool = False,
+        T: int = 0,
+        W: int = 0,
+        **more: object,
     ) -> dict:
-        T, W = (
-            (sized(258, 274), sized(520, 600)) if far else (sized(5, 9), sized(11, 17))
-        )
+        T = T or (sized(258, 274) if far else sized(5, 9))
+        W = W or (sized(520, 600) if far else sized(11, 17))
         logits = scale * torch.randn(B, T, W, generator=generator)
         tokens = torch.randint(1, W, (B, T + 1), generator=generator)
         if far:  # no token is padding, and 0 is one like others
@@ -62,7 +70,7 @@ def draw(generator: torch.Generator) -> dict[str, dict]:
             tokens[2 % B, :4:2] = padding  # and it may stand anywhere
             if more.pop("alone", False):
                 tokens[sized(0, B), 1:] = padding
-        rest = {"gradient": False, "told": True, "cut": False} | more
+        rest = {"gradient": False, "told": True, "cut": False, "double": False} | more
         return {"logits": logits, "tokens": tokens, "padding": padding, **rest}
 
     return {
@@ -76,11 +84,19 @@ def draw(generator: torch.Generator) -> dict[str, dict]:
         "long texts of many words": case(sized(5, 7), far=True),
         "its gradient": case(3, padding=sized(3, 9), gradient=True),
         "logits cut from longer ones": case(3, padding=sized(3, 9), cut=True),
+        "as many texts as tokens": case(7, T=7),
+        "as many tokens as words": case(3, T=12, W=12),
+        "as many texts as words": case(12, W=12),
+        "one token to predict": case(4, T=1),
+        "in float64": case(3, double=True),
     }
 
 
-def call(next_token_loss, logits, tokens, padding, gradient, told, cut):
-    """What it returns, or the gradient that reaches the logits."""
+def call(next_token_loss, logits, tokens, padding, gradient, told, cut, double):
+    """What it returns, or the gradient that reaches the logits.
+
+    Where the logits are ``double``: whether the loss is, too.
+    """
     import torch
 
     if cut:  # as the last places of longer texts: no block of memory
@@ -88,6 +104,9 @@ def call(next_token_loss, logits, tokens, padding, gradient, told, cut):
     if gradient:
         logits = logits.clone().requires_grad_()
     options = {"padding": padding} if told else {}
+    if double:
+        loss = next_token_loss(logits.double(), tokens, **options)
+        return torch.tensor(float(getattr(loss, "dtype", None) == torch.float64))
     loss = next_token_loss(logits, tokens, **options)
     if not gradient or loss is None:  # without an answer it has no gradient, either
         return loss
@@ -97,7 +116,9 @@ def call(next_token_loss, logits, tokens, padding, gradient, told, cut):
 
 
 def words(yours: Tensor, right: Tensor, inputs: dict) -> str:
-    """The loss and what it was of; or where a gradient is wrong."""
+    """The loss and what it was of; or where a gradient is wrong, or the dtype."""
+    if inputs["double"]:
+        return "Of logits in float64 the loss has to be in float64, too; it is not."
     if inputs["gradient"]:
         if not yours.any():
             return "No gradient reaches the logits."

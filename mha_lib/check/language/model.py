@@ -82,9 +82,11 @@ class LanguageModel(nn.Module):
 def draw(generator: torch.Generator) -> dict[str, dict]:
     """Cases: a part of the context, all of it, one token; gradients; blocks; masks."""
 
-    def case(part: float, asked: str = "", far: int = 0, many: int = 0) -> dict:
+    def case(
+        part: float, asked: str = "", far: int = 0, many: int = 0, alone: bool = False
+    ) -> dict:
         B, H, D, L = (torch.randint(2, 5, (4,), generator=generator)).tolist()
-        B, L = B + many, L + many
+        B, L = 1 if alone else B + many, L + many
         more = torch.randint(0, 4, (3,), generator=generator).tolist()
         W, context, E = 23 + 4 * far + more[0], 13 + far + more[1], H * (D + 2)
         T = max(1, int(part * context))
@@ -104,6 +106,10 @@ def draw(generator: torch.Generator) -> dict[str, dict]:
         "its gradients": case(0.6, "gradients"),
         "its blocks and heads": case(0.6, "blocks"),
         "a second text, in training": case(1, "again", far=60),
+        "one text": case(0.6, alone=True),
+        "one text of one token": case(0, alone=True),
+        "in float64": case(0.6, "double"),
+        "twice the same, in training": case(0.6, "twice"),
     }
 
 
@@ -113,8 +119,9 @@ def call(LanguageModel, tokens, sizes, seed, asked):
     Beside the logits, ``asked`` are the gradients of both tables; how many blocks it
     made, how many heads those have, whether its output is tied, whether torch finds
     the numbers of its blocks, and whether the number of heads matters; the logits of
-    a second text, in training; or how far the masks that its blocks get are from those
-    that are asked for: causal ones, or those of a ``mask_of`` if it takes one.
+    a second text, in training; whether it stays float64; whether two calls in training
+    are alike; or how far the masks that its blocks get are from those that are asked
+    for: causal ones, or those of a ``mask_of`` if it takes one.
     """
     import inspect
     import zlib
@@ -127,7 +134,8 @@ def call(LanguageModel, tokens, sizes, seed, asked):
             self.scale = scale
 
         def forward(self, x, mask=None):
-            seen = torch.ones(x.shape[1], x.shape[1]) if mask is None else mask.float()
+            seen = torch.ones(x.shape[1], x.shape[1]) if mask is None else mask
+            seen = seen.to(x.dtype)
             mixed = (seen @ torch.tanh(self.scale * x)).reshape(x.shape)
             return x + 0.3 * mixed + 0.2 * torch.sin(mixed)
 
@@ -199,6 +207,9 @@ def call(LanguageModel, tokens, sizes, seed, asked):
         # Where causal masks are wrong, too, other cases show how.
         return torch.ones_like(asked_for) if first.any() and usual.any() else asked_for
     model = LanguageModel(*sizes)
+    if asked == "twice":  # in its own blocks, too
+        model.train()
+        return torch.tensor([float(torch.equal(model(tokens), model(tokens)))])
     ours = (Ours(0.5 + 0.4 * n) for n, _ in enumerate(model.blocks))
     model.blocks = torch.nn.ModuleList(ours)
     generator = torch.Generator()
@@ -209,6 +220,9 @@ def call(LanguageModel, tokens, sizes, seed, asked):
         generator.manual_seed(zlib.crc32(f"{seed} {first} {kind}".encode()))
         drawn = torch.randn(numbers.shape, generator=generator)
         numbers.data.copy_(drawn + (first == "norm") * (kind == "weight"))
+    if asked == "double":
+        logits = model.double()(tokens)
+        return torch.tensor([float(logits.dtype == torch.float64)])
     if asked == "again":
         model.eval()(tokens[:, : len(tokens[0]) // 2])
     model.train(asked == "again")
@@ -229,6 +243,13 @@ def words(yours: Tensor, right: Tensor, inputs: dict) -> str:
     W, context, E, H, L = inputs["sizes"]
     if asked == "masks":
         return _of_masks(yours, tokens.shape[1])
+    if asked == "double":
+        return "A model of float64 has to return logits in float64; it does not."
+    if asked == "twice":
+        return (
+            "In training two calls with the same tokens return other logits: is there "
+            "a dropout? Nothing is to be dropped."
+        )
     if asked == "blocks":
         return _of_blocks(yours, right, H, L)
     if asked == "gradients":

@@ -1,0 +1,105 @@
+"""What is wrong where sizes are alike, a text or a token is alone, or in float64."""
+
+import re
+
+import pytest
+import torch
+from torch import nn
+
+from mha_lib.check import check
+from mha_lib.check.language.block import Block
+from mha_lib.check.language.loss import next_token_loss
+from mha_lib.check.language.model import LanguageModel
+
+
+def class_axis_by_its_size(logits, tokens, padding=0):
+    T, W = logits.shape[1:]
+    if T == W:  # taken for (B, W, T)
+        logits = logits.mT
+    return next_token_loss(logits, tokens, padding)
+
+
+def turned_where_square(logits, tokens, padding=0):
+    targets = tokens[:, 1:].T if len(tokens) == logits.shape[1] else tokens[:, 1:]
+    return next_token_loss(logits, torch.cat([tokens[:, :1], targets], 1), padding)
+
+
+def squeezed(logits, tokens, padding=0):
+    loss = next_token_loss(logits, tokens, padding)
+    costs = logits[..., 0].squeeze(1)  # (B,) where there is one place
+    return loss if costs.dim() > 1 else loss * len(costs)
+
+
+def in_float32(logits, tokens, padding=0):
+    return next_token_loss(logits.float(), tokens, padding)
+
+
+class OneTextLosesItsAxis(Block):
+    def forward(self, x, mask):
+        return super().forward(x, mask).squeeze(0)
+
+
+class OneTokenNeedsNoLook(Block):
+    def forward(self, x, mask):
+        if x.shape[1] > 1:
+            return super().forward(x, mask)
+        return x + self.mlp(self.norm2(x))
+
+
+class BlockInFloat32(Block):
+    def forward(self, x, mask):
+        return super().forward(x, mask).float()
+
+
+class TextLosesItsAxis(LanguageModel):
+    def forward(self, tokens):
+        return super().forward(tokens).squeeze(0)
+
+
+class ModelInFloat32(LanguageModel):
+    def forward(self, tokens):
+        return super().forward(tokens).float()
+
+
+class Drops(LanguageModel):
+    def __init__(self, *sizes, **options):
+        super().__init__(*sizes, **options)
+        self.drop = nn.Dropout(0.1)
+
+    def embedded(self, tokens):
+        return self.drop(super().embedded(tokens))
+
+
+class DropsInABlock(LanguageModel):
+    def __init__(self, *sizes, **options):
+        super().__init__(*sizes, **options)
+        for block in self.blocks:
+            block.mlp.append(nn.Dropout(0.1))
+
+
+WRONG = [
+    (class_axis_by_its_size, "12 tokens to predict, 12 words"),
+    (turned_where_square, "7 texts with 7 tokens"),
+    (squeezed, "1 tokens to predict"),
+    (in_float32, "float64"),
+    (OneTextLosesItsAxis, "the shape"),
+    (OneTokenNeedsNoLook, "token 0"),
+    (BlockInFloat32, "float64"),
+    (TextLosesItsAxis, "the shape"),
+    (ModelInFloat32, "float64"),
+    (Drops, "dropout"),
+    (DropsInABlock, "dropout"),
+]
+
+
+def task_of(program):
+    if not isinstance(program, type):
+        return "next_token_loss"
+    return "block" if issubclass(program, Block) else "language_model"
+
+
+@pytest.mark.parametrize(("program", "said"), WRONG, ids=[x.__name__ for x, _ in WRONG])
+def test_it_is_not_right_and_the_case_is_told(program, said):
+    report = check(program, task_of(program))
+    assert not report
+    assert re.search(said, repr(report).partition("Required")[0])
