@@ -94,8 +94,7 @@ def draw(generator: torch.Generator) -> dict[str, dict]:
         "its heads": case(True, asked="heads"),
         "one text": case(False, B=1),
         "one token": case(False, T=1),
-        "one token, its own attention": case(True, T=1),
-        "in float64": case(True, asked="double"),
+        "float64": case(True, asked="double"),
     }
 
 

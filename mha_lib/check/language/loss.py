@@ -88,7 +88,7 @@ def draw(generator: torch.Generator) -> dict[str, dict]:
         "as many tokens as words": case(3, T=12, W=12),
         "as many texts as words": case(12, W=12),
         "one token to predict": case(4, T=1),
-        "in float64": case(3, double=True),
+        "float64": case(3, double=True),
     }
 
 
@@ -104,10 +104,9 @@ def call(next_token_loss, logits, tokens, padding, gradient, told, cut, double):
     if gradient:
         logits = logits.clone().requires_grad_()
     options = {"padding": padding} if told else {}
-    if double:
-        loss = next_token_loss(logits.double(), tokens, **options)
+    loss = next_token_loss(logits.double() if double else logits, tokens, **options)
+    if double and loss is not None:
         return torch.tensor(float(getattr(loss, "dtype", None) == torch.float64))
-    loss = next_token_loss(logits, tokens, **options)
     if not gradient or loss is None:  # without an answer it has no gradient, either
         return loss
     if getattr(loss, "requires_grad", False):

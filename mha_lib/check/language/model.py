@@ -108,7 +108,7 @@ def draw(generator: torch.Generator) -> dict[str, dict]:
         "a second text, in training": case(1, "again", far=60),
         "one text": case(0.6, alone=True),
         "one text of one token": case(0, alone=True),
-        "in float64": case(0.6, "double"),
+        "float64": case(0.6, "double"),
         "twice the same, in training": case(0.6, "twice"),
     }
 

@@ -50,7 +50,8 @@ def in_double(logits, tokens, padding=0):
     logp = logits.double().log_softmax(2)
     rows, places = torch.meshgrid(torch.arange(B), torch.arange(T), indexing="ij")
     picked = logp[rows, places, tokens[:, 1:]]
-    return -picked.masked_select(tokens[:, 1:].ne(padding)).mean().float()
+    mean = picked.masked_select(tokens[:, 1:].ne(padding)).mean()
+    return -mean.to(logits.dtype)
 
 
 def filled(logits, tokens, padding=0):
