@@ -296,6 +296,7 @@ def _asked_for(seen: Seen) -> Faults:
     if seen.task != "attention":
         lacking = [x for x in seen.missing if x != "b_k"]  # which the softmax ignores
         found["biases"] = Fact("biases", {"names": lacking}) if lacking else None
+    if seen.task == "mha":
         unnamed = Fact("projection_names", {"names": seen.unnamed})
         found["projection_names"] = unnamed if seen.unnamed else None
     if order := next((n["order"] for n in seen.notes if n["code"] == REORDERED), ""):

@@ -10,15 +10,11 @@ import transformers  # its parts come when they are asked for
 from torch import nn
 from torch.nn import functional as F
 
-from mha_lib import causal_mask
 from tools import book
 
 CELLS = nbformat.read(book.ROOT / "book" / "05_masks.ipynb", as_version=4).cells
-(SHOWN,) = (
-    found[1]
-    for cell in CELLS
-    if (found := re.search(r"```python\n(from transf.*?)```", cell.source, re.DOTALL))
-)
+CELL = re.compile(r"```python\n(from mha_lib import causal.*?)```", re.DOTALL)
+(SHOWN,) = (found[1] for cell in CELLS if (found := CELL.search(cell.source)))
 (LAYER,) = (cell.source for cell in CELLS if cell.source.startswith("class MHA("))
 
 
@@ -42,7 +38,7 @@ def test_the_class_of_the_chapter_does_in_gpt2_what_its_own_layer_did(gpt2, chan
     before = gpt2(tokens).logits
     written = gpt2.generate(tokens[:1], max_new_tokens=6, do_sample=False)
 
-    given = {"math": math, "torch": torch, "nn": nn, "F": F, "causal_mask": causal_mask}
+    given = {"math": math, "torch": torch, "nn": nn, "F": F}
     exec(LAYER.replace(*change), given)
     exec(SHOWN, given)
     after = gpt2(tokens).logits

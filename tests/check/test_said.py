@@ -9,7 +9,7 @@ from tests.check.stress.typical import TYPICAL, made
 SAID = {
     "attention: rounded": "weights-right",
     "attention: always causal": "weights-first",
-    "batched: D and H exchanged": "no-mix",
+    "batched: D and H exchanged": "heads-and-features",
     "batched: new Linear each call": "it-makes-layers",
     "batched: attention(q, v, k)": "as-if-exchanged",
     "batched: transpose left out": "as-if-left",
