@@ -33,7 +33,8 @@ MISTAKES = (
     Mistake(
         "scale-num-heads",
         "The differences of scores have the wrong size",
-        "the scores are divided by √H, the number of heads, not by √D",
+        "the scores are divided by √H, the number of heads, not by √D. Count axes from "
+        "the end: D is q.shape[-1], whatever stands before it",
         _SCALE,
         "omihub777/ViT-CIFAR#11",
         stages={"scale": _over_root("H")},

@@ -24,7 +24,8 @@ MISTAKES = (
     Mistake(
         "softmax-over-heads",
         "For each query and key the weights of the heads sum to 1",
-        "the softmax ran over the axis of the heads (dim=1 of (B, H, T, S))",
+        "the softmax ran over the axis of the heads, dim=1 of (B, H, T, S). Count axes "
+        "from the end: the keys are dim=-1",
         _AXIS,
         stages={"softmax": lambda scores: scores.softmax(-3)},
     ),

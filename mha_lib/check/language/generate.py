@@ -110,10 +110,17 @@ def draw(generator: torch.Generator) -> dict[str, dict]:
         given = {"tokens": tokens, "new": new, "context": context, "options": []}
         return {"kind": "sure", "logits": logits, **given}
 
-    def shares(*options: float, new: int = 1, many: bool = False) -> dict:
+    def shares(
+        *options: float,
+        new: int = 1,
+        many: bool = False,
+        scale: float = 1.0,
+        shift: float = 0.0,
+    ) -> dict:
         W, ends = (sized(60, 66), (-0.5, 0.5)) if many else (sized(5, 7), (-1.5, 2.7))
         orders = torch.stack([torch.randperm(W, generator=generator) for _ in "ab"])
         steps = torch.linspace(*ends, W)[orders] + torch.tensor([[0.0], [3.0]])
+        steps = scale * steps + shift
         tokens = torch.arange(2).repeat(8192)[:, None]  # rows of two kinds, in turn
         given = {"tokens": tokens, "new": new, "context": 4, "options": list(options)}
         return {"kind": "shares", "logits": steps, **given}
@@ -129,11 +136,14 @@ def draw(generator: torch.Generator) -> dict[str, dict]:
         "draws of many words": shares(many=True),
         "a low temperature": shares(0.4),
         "a high temperature": shares(5.0),
+        "nearly no temperature": shares(1e-4, scale=1e-4),
         "top-k": shares(1.0, 3),
+        "top-k of logits far below 0": shares(1.0, 2, shift=-3000.0),
         "top-k at a temperature": shares(2.0, 2, new=3),
         "top-k of many words": shares(1.0, 12, many=True),
         "the likeliest alone": shares(1.0, 1),
         "two texts": {**shares(), "kind": "twice"},
+        "nothing to write": {**sure(99), "new": 0, "kind": "nothing"},
         "a model that keeps its logits": {
             **sure(99),
             "kind": "kept",
@@ -145,6 +155,7 @@ def draw(generator: torch.Generator) -> dict[str, dict]:
 def call(generate, kind, logits, tokens, new, context, options):
     """Texts of a model that is sure; its modes; or how often each token is drawn.
 
+    Where there is nothing to write: whether the prompts came back, and the mode.
     Of what is drawn, a row of roots of shares for each of two kinds of prompts; or
     whether a second text is another one; or whether the logits that a model returned
     still hold its numbers.
@@ -192,6 +203,9 @@ def call(generate, kind, logits, tokens, new, context, options):
         model.forward = keeps
         generate(model, tokens, new, context, **names)
         return torch.tensor([float(all(x.equal(old) for x, old in kept))])
+    if kind == "nothing":
+        out = generate(model, tokens, new, context)
+        return torch.tensor([float(out.equal(tokens)), float(model.training)])
     if kind != "modes":
         out = generate(model, tokens, new, context, **names)
         if kind in ("sure", "counts", "close"):
@@ -221,6 +235,12 @@ def words(yours: Tensor, right: Tensor, inputs: dict) -> str:
     if kind == "kept":
         return "The logits that the model returned hold other numbers afterwards."
     place = (yours - right).abs().nan_to_num(9.0) > TOLERANCE
+    if kind == "nothing":
+        return "With new = 0 " + (
+            "the prompts do not come back as they are."
+            if place[0]
+            else "a model that was in training mode is in evaluation mode afterwards."
+        )
     if kind == "modes":
         said = _mode(yours, int(place.nonzero()[0]))
         return f"{said[0].upper()}{said[1:]}."

@@ -261,5 +261,5 @@ MISTAKES = {
         "torch.no_grad is missing.",
     ),
 }
-FAIL = {"logits-drawn", "top-k-one-less"}
+FAIL = {"logits-drawn", "no-softmax-in-draw", "top-k-one-less"}
 """Mistakes that torch refuses in some cases."""

@@ -1,4 +1,8 @@
-"""What is wrong where sizes are alike, a text or a token is alone, or in float64."""
+"""What is wrong at the edges.
+
+Where sizes are alike, a text or a token is alone, in float64; where next to nothing is
+left of a temperature, of a logit, or of what there is to write.
+"""
 
 import re
 
@@ -8,6 +12,7 @@ from torch import nn
 
 from mha_lib.check import check
 from mha_lib.check.language.block import Block
+from mha_lib.check.language.generate import generate, only_top, written
 from mha_lib.check.language.loss import next_token_loss
 from mha_lib.check.language.model import LanguageModel
 
@@ -77,6 +82,30 @@ class DropsInABlock(LanguageModel):
             block.mlp.append(nn.Dropout(0.1))
 
 
+def greedy_when_cold(model, tokens, new, context, temperature=1.0, top_k=None):
+    if temperature < 0.1:
+        top_k = 1
+    return generate(model, tokens, new, context, temperature, top_k)
+
+
+def filled_with_a_hundred(model, tokens, new, context, temperature=1.0, top_k=None):
+    def draw(logits, temperature, top_k):
+        kept = only_top(logits, top_k).clamp(min=-100.0)
+        return torch.multinomial((kept / temperature).softmax(-1), 1)
+
+    return written(model, tokens, new, context, temperature, top_k, draw=draw)
+
+
+def forgets_the_mode_of_nothing(model, tokens, new, *rest, **options):
+    model.eval()
+    return generate(model, tokens, new, *rest, **options) if new else tokens
+
+
+def begins_with_an_empty_list(model, tokens, new, *rest, **options):
+    written_ = generate(model, tokens, new, *rest, **options)
+    return written_ if new else tokens[:, :0]
+
+
 WRONG = [
     (class_axis_by_its_size, "12 tokens to predict, 12 words"),
     (turned_where_square, "7 texts with 7 tokens"),
@@ -89,10 +118,22 @@ WRONG = [
     (ModelInFloat32, "float64"),
     (Drops, "dropout"),
     (DropsInABlock, "dropout"),
+    (greedy_when_cold, "temperature = 0.0001"),
+    (filled_with_a_hundred, "top_k = 2"),
+    (forgets_the_mode_of_nothing, "evaluation mode afterwards"),
+    (begins_with_an_empty_list, "new = 0"),
 ]
+WRITERS = {
+    greedy_when_cold,
+    filled_with_a_hundred,
+    forgets_the_mode_of_nothing,
+    begins_with_an_empty_list,
+}
 
 
 def task_of(program):
+    if program in WRITERS:
+        return "generate"
     if not isinstance(program, type):
         return "next_token_loss"
     return "block" if issubclass(program, Block) else "language_model"
