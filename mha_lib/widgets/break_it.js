@@ -103,7 +103,7 @@ export default widget("Break it", (ui) => {
   const lines = h("div", { class: "mha-code", role: "group", "aria-label": "program, step by step" }, Object.keys(GROUPS).map((step) => {
     const [mark, text, shape] = [h("b", { class: "mha-mark", role: "img" }), h("code"), h("span", { class: "mha-shape" })];
     const instead = h("code", { class: "mha-instead" });
-    const line = h("button", { type: "button", class: "mha-line", onclick: () =>
+    const line = h("button", { type: "button", class: "mha-line", title: GROUPS[step], onclick: () =>
       ui.setAll(sought() ? { guess: step } : { ...fresh, step }) }, mark,
       h("span", { class: "mha-written" }, shape, text, instead));
     ui.follow(() => {

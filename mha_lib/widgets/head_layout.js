@@ -2,7 +2,7 @@
 // step by step, in the right order and in the wrong one.
 import { need, range } from "./arithmetic.js";
 import {
-  button, choice, controls, h, more, motionReduced, numbers, put, readout, say, tryThis, widget,
+  button, choice, controls, h, more, motionReduced, numbers, put, readout, say, toggle, tryThis, widget,
 } from "./common.js";
 import { run } from "./head_layout_steps.js";
 import { drawing, tuple } from "./head_layout_drawing.js";
@@ -208,6 +208,10 @@ function proposals(ui) {
   return Object.fromEntries(Object.entries(found).filter(([, list]) => list.length));
 }
 
+const OUTCOMES = { // of two ways, by their marks
+  "✓✗": "A colour is a head. Above right, below ✗ wrong.",
+  "✓!": "A colour is a head. Above right, below refused.",
+};
 const COLOURS = [["head", "the head of a feature"], ["token", "the token"]];
 
 export default widget("Head layout", (ui) => {
@@ -281,6 +285,7 @@ export default widget("Head layout", (ui) => {
     undo.disabled = !past.length;
     clear.disabled = steps === 0;
     ui.root.dataset.colour = ui.get("colour");
+    ui.root.dataset.strides = ui.get("strides");
   });
 
   // What to try: a number that the wrong way misplaces, and the other wrong ways.
@@ -335,28 +340,32 @@ export default widget("Head layout", (ui) => {
     if (wrong.length || ui.get("recipes").length < 2) return;
     ui.question(`Two orders, both right: where is ${labelOf(Math.min(ui.get("element"), cells() - 1), sizesOf(ui))}?`);
   });
+  const outcomes = () => ["steps", "beside"].map(ui.get).filter((steps) => steps.length)
+    .map((steps) => judge(run(steps, sizesOf(ui)).at(-1), sizesOf(ui)).mark).join("");
   ui.follow(() => {
     const label = labelOf(Math.min(ui.get("element"), cells() - 1), sizesOf(ui));
     ui.lead(stepOf(ui) < lastStep(ui) ? `Press “next step” and watch ${label}.`
-      : wrong.length ? "A colour is a head, ✗ a number in a wrong place."
-        : "A colour is a head: press a number to follow it.");
+      : OUTCOMES[outcomes()] ?? (wrong.length ? "A colour is a head, ✗ a number in a wrong place."
+        : "A colour is a head: press a number to follow it."));
   });
   const moves = noMoves();
   ui.follow(() => moves.forEach((look) => look()));
   ways.append(way(ui, "steps", "steps", followed, moves), way(ui, "beside", "steps below them", followed, moves));
   ui.follow(() => travel(moves.done.splice(0)));
-  let wide = 0;
+  let measured = "";
   ui.draw(() => {
-    if (ui.width(ways) === wide) return;
-    wide = ui.width(ways);
+    const state = `${ui.width(ways)} ${ui.get("strides")}`;
+    if (state === measured) return;
+    measured = state;
     put(ways, { style: `min-height: ${tallestOf(ui, Object.values(tries).map(({ state }) => state), ways)}px` });
   });
   ui.root.append(
     tryThis(ui, () => tries),
     controls(recipe("compare with", "beside", "nothing"), h("span", { class: "mha-stepper" }, back, next, count)),
     ways, line,
-    more("More: steps, sizes, colours",
-      controls(recipe("show", "steps", "your own steps"), choice(ui, { label: "colours show", trait: "colour", options: COLOURS })),
+    more("More: strides, steps, sizes, colours",
+      controls(recipe("show", "steps", "your own steps"), choice(ui, { label: "colours show", trait: "colour", options: COLOURS }),
+        toggle(ui, { label: "strides and addresses", trait: "strides" })),
       controls(
         size("B", "batch", TOKENS.length), size("T", "tokens", TOKENS[0].length),
         size("H", "num_heads", 4), size("D", "head_dim", 4),
@@ -366,5 +375,5 @@ export default widget("Head layout", (ui) => {
   );
 }, {
   question: "Where does each number go?",
-  lesson: ["steps", "beside", "batch", "tokens", "num_heads", "head_dim", "element", "colour", "at"],
+  lesson: ["steps", "beside", "batch", "tokens", "num_heads", "head_dim", "element", "colour", "strides", "at"],
 });

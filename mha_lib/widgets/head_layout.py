@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
-from traitlets import Int, List, Unicode
+from traitlets import Bool, Int, List, Unicode
 
 from mha_lib.layouts import head_size
 from mha_lib.widgets.base import Widget, module, style
@@ -78,6 +78,7 @@ class HeadLayout(Widget):
         show: name of the recipe to begin with; None takes the first.
         beside: name of the one to compare it with; None takes the second, if there
             is one, and ``""`` shows nothing.
+        strides: show strides, and each address as a sum of index times stride.
 
     Raises:
         TypeError: sizes that are not integers; steps that are not texts.
@@ -110,6 +111,7 @@ class HeadLayout(Widget):
     at = Int(-1).tag(sync=True)  # the step that is shown; -1: the last
     element = Int(0).tag(sync=True)
     colour = Unicode("head").tag(sync=True)
+    strides = Bool(False).tag(sync=True)
 
     def __init__(
         self,
@@ -121,6 +123,7 @@ class HeadLayout(Widget):
         *,
         show: str | None = None,
         beside: str | None = None,
+        strides: bool = False,
     ) -> None:
         D = head_size(embed_dim, num_heads)
         for name, size, most in [
@@ -156,6 +159,7 @@ class HeadLayout(Widget):
             recipes=[[name, steps] for name, steps in recipes.items()],
             steps=recipes[show],
             beside=recipes[beside] if beside else [],
+            strides=strides,
         )
 
     @property

@@ -13,10 +13,11 @@ function facts({ parts: [x, ...others] }, before) {
   const kept = before?.parts[0].memory === x.memory;
   const memory = before && (kept ? "no copy" : "a copy");
   return [
-    [others.length ? "shapes" : "shape", others.length ? `${others.length + 1} × ${shape}` : shape],
-    ["strides", tuple(x.strides)],
-    others.length ? ["from cells", and([x, ...others].map(({ offset }) => offset))] : null,
-    [contiguous(x) ? "contiguous" : "not contiguous", memory ? `· ${memory}` : ""],
+    { name: others.length ? "shapes" : "shape", what: others.length ? `${others.length + 1} × ${shape}` : shape },
+    { name: "strides", what: tuple(x.strides), strided: true },
+    others.length && { name: "from cells", what: and([x, ...others].map(({ offset }) => offset)), strided: true },
+    { name: contiguous(x) ? "contiguous" : "not contiguous", what: "", strided: true },
+    memory && { name: memory, what: "" },
   ].filter(Boolean);
 }
 
@@ -114,11 +115,11 @@ function tables(value, all, sizes) {
 /** What the steps have made so far, drawn once; `follow(element)` moves the outline. */
 export function drawing(state, before, sizes) {
   const all = state.value ? places(state.value, sizes) : [];
-  const path = h("p", { class: "mha-path" });
+  const path = h("p", { class: "mha-path mha-strided" });
   const { mark, text } = judge(state, sizes);
   const node = h("div", { class: "mha-state" }, state.value ? [
-    h("dl", {}, facts(state.value, before).map(([name, what]) =>
-      h("div", {}, h("dt", {}, name), h("dd", {}, what)))),
+    h("dl", {}, facts(state.value, before).map(({ name, what, strided }) =>
+      h("div", { class: strided ? "mha-strided" : "" }, h("dt", {}, name), h("dd", {}, what)))),
     h("div", { class: "mha-pictures" }, h("div", {}, strip(state.value, all, sizes), path), tables(state.value, all, sizes)),
   ] : h("p", {}, h("code", {}, `${state.error.type}: ${state.error.message}`)),
   h("p", { class: "mha-verdict", "data-mark": mark }, text));

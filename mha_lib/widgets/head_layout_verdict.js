@@ -91,7 +91,7 @@ export function judge(state, sizes) {
   const holding = (group, key) => describe(sorted(group, key), sizes);
   const owner = (place) => {
     const { b, h: head } = origin(place.claim, sizes);
-    return heads ? `Head ${head} of sequence ${b}`
+    return heads ? `Head ${head}${sizes.B > 1 ? ` of sequence ${b}` : ""}`
       : `The row ${caption(leading(place, state.value, 1, sizes))}`;
   };
   const told = (group) =>

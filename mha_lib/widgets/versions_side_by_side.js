@@ -124,7 +124,7 @@ function mark(group, places, k, step) {
 }
 
 function drawTensor(context, step, at, largest, { wide, high, block, across }, colours, differs) {
-  const { groups, places, data, rows, columns, offset, first = 0 } = step;
+  const { groups, places, data, rows, columns, offset, first = 0, whose = "" } = step;
   const [down, right] = groups.slice(-2);
   const chosen = offset(at);
   let set = ""; // to name a font costs more than to write with it
@@ -142,8 +142,9 @@ function drawTensor(context, step, at, largest, { wide, high, block, across }, c
       const parts = group.map((x) => (x === "r" ? "qkv"[places[start].r] : x + places[start][x])).join(" ");
       return group.length > 1 ? `${letter(group)}${(first + start) / (rows * columns)}: ${parts}` : parts;
     }).join(" ");
+    const name = [whose, head].filter(Boolean).join(" · ");
     const here = chosen >= start && chosen < start + rows * columns;
-    write(head, left, y0 + 7, "left", here ? colours.accent : colours.text, here ? "bold 11px" : "11px");
+    write(name, whose ? x0 : left, y0 + 7, "left", here ? colours.accent : colours.text, here ? "bold 11px" : "11px");
     write(`${letter(down)}\\${letter(right)}`, left - 3, y0 + 20, "right");
     for (let j = 0; j < columns; j++) {
       const text = mark(right, places, j, 1);
@@ -344,7 +345,7 @@ export default widget("Versions side by side", (ui) => {
     const block = () => { // the same object for the same block, or it is drawn anew
       const whole = pair()[trait === "left" ? "left" : "apart"];
       const n = Math.floor(whole.offset(cursor()) / (whole.rows * whole.columns));
-      if (cut?.whole !== whole || cut.n !== n) cut = { whole, n, step: blockOf(whole, n) };
+      if (cut?.whole !== whole || cut.n !== n) cut = { whole, n, step: { ...blockOf(whole, n), whose: trait === "left" ? "left" : "right − left" } };
       return cut;
     };
     const now = () => (subtracted() ? {
@@ -421,7 +422,7 @@ export default widget("Versions side by side", (ui) => {
   );
 }, {
   question: "One input: where do two programs part?",
-  lead: "≠ marks each step whose numbers differ.",
+  lead: "Choose a mistake: it starts at the first ≠.",
   lesson: ["left", "right", "mistake", "step", "view", "r", "b", "h", "t", "s", "d"],
 });
 

@@ -195,7 +195,7 @@ def test_verdicts_name_what_a_head_holds(engine):
     wrong = verdict(engine, RECIPES[ALONE], now)
     assert wrong["short"] == "tokens are mixed"
     assert (
-        "Head 0 of sequence 0 reads the cells 0–5: features 0–3 of token a, and "
+        "Head 0 reads the cells 0–5: features 0–3 of token a, and "
         "features 0–1 of token b. It should hold features 0–1 of tokens a, b and c."
     ) in wrong["text"]
     half = verdict(engine, RECIPES[SPLIT][:2], now)
@@ -744,7 +744,9 @@ BACK = {
 IN_THE_BOOK = {
     "chapter 3": lambda: HeadLayout(T=2, embed_dim=6, num_heads=3),
     "orders": lambda: HeadLayout(2, embed_dim=6, num_heads=2, batch=2, recipes=ORDERS),
-    "joins": lambda: HeadLayout(T=2, embed_dim=6, num_heads=3, recipes=JOINS),
+    "joins": lambda: HeadLayout(
+        T=2, embed_dim=6, num_heads=3, recipes=JOINS, strides=True
+    ),
     "stack": lambda: HeadLayout(
         2, embed_dim=4, num_heads=2, batch=2, recipes=BACK, beside=""
     ),
@@ -774,6 +776,20 @@ def test_who_follows_a_number_is_told_to_go_on(live):
         assert framed.all_inner_texts() == ["next step"]
         opened.button("next step").click()
     assert "A colour is a head" in opened.text(".mha-lead") and framed.count() == 0
+
+
+def test_how_an_address_is_computed_is_shown_where_it_is_asked_for(live):
+    """Visitors met strides and a sum before they knew what the colours say."""
+    opened = live(IN_THE_BOOK["chapter 3"]())
+    strided = opened.root_element.locator(".mha-strided")
+    assert strided.count() > 4 and not any(x.is_visible() for x in strided.all())
+    assert "(B, H, T, D) = (1, 3, 2, 2)" in opened.text(".mha-ways")
+    unfold(opened)
+    opened.control("strides and addresses").check()
+    shown = opened.text(".mha-ways")
+    assert "(12, 2, 6, 1)" in shown and "= cell 0" in shown
+    opened = live(IN_THE_BOOK["joins"]())
+    assert "strides" in opened.text(".mha-ways")
 
 
 def test_a_name_that_is_compared_moves_no_button(live):

@@ -786,3 +786,18 @@ def test_back_and_on_stand_beside_each_other_whatever_wraps(live, x, layer):
             for name in ("previous", "next")
         ]
         assert tops[0] == tops[1], width
+
+
+def test_a_grid_of_differences_says_so(live, layer, x):
+    """Visitors read it as the numbers of the program on the right."""
+    opened = live(versions(x, layer))
+    opened.page.evaluate(
+        """() => { window.written = [];
+            const write = CanvasRenderingContext2D.prototype.fillText;
+            CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) {
+                window.written.push(text); write.call(this, text, ...rest); }; }"""
+    )
+    opened.button("wrong scale").click()
+    heads = [x for x in opened.page.evaluate("window.written") if "·" in x]
+    assert re.fullmatch(r"left · b\d h\d", heads[0])
+    assert heads[1] == heads[0].replace("left", "right − left")
