@@ -209,8 +209,8 @@ function proposals(ui) {
 }
 
 const OUTCOMES = { // of two ways, by their marks
-  "✓✗": "A colour is a head. Above right, below ✗ wrong.",
-  "✓!": "A colour is a head. Above right, below refused.",
+  "✓✗": "One colour a head: right above, ✗ wrong below.",
+  "✓!": "One colour a head: right above, refused below.",
 };
 const COLOURS = [["head", "the head of a feature"], ["token", "the token"]];
 

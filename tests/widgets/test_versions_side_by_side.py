@@ -801,3 +801,13 @@ def test_a_grid_of_differences_says_so(live, layer, x):
     heads = [x for x in opened.page.evaluate("window.written") if "·" in x]
     assert re.fullmatch(r"left · b\d h\d", heads[0])
     assert heads[1] == heads[0].replace("left", "right − left")
+
+
+def test_a_grid_that_is_whole_has_nothing_to_scroll_to(live, layer, x):
+    """Once something had been below, the word that says so was below itself."""
+    opened = live(versions(x, layer))
+    below = opened.root_element.locator(".mha-map[data-below]")
+    opened.button("none: other shapes").click()
+    assert below.count() > 0
+    opened.button("interleave").click()
+    assert below.count() == 0
