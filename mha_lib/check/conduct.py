@@ -36,6 +36,7 @@ AXES = {  # of the inputs of each task, a letter each
     "split_heads": {"x": "BTE"},
     "merge_heads": {"x": "BHTD"},
 }
+LOW = 5000.0  # of scores: a finite number for hidden keys has to be lower
 MASKS = ("causal_mask", "padding_mask", "combine_masks")
 ORDINARY = {"repeat"}  # options of a probe that is called once, with an eye on it
 LOUD = {  # a score whose exponential no number of the dtype holds
@@ -143,6 +144,8 @@ def _conduct(task: str, plain: Probe, masked: Probe, longest: Probe) -> Iterator
         x = loud["inputs"][[*AXES[task]][0]]
         exact = torch.finfo(x.dtype).bits > 16  # else rounding would be called a fault
         yield _changed(loud, "loud_hidden_keys", grad=exact)
+        if task == "attention" and exact:
+            yield _changed(_low(masked), "large_scores", dtype="float64")
         yield from _shapes(task, masked)
 
 
@@ -225,6 +228,16 @@ def _loud(task: str, masked: Probe, everywhere: bool) -> Probe:
     if axes[k].startswith("S"):
         keys = keys[:, None]
     x[k] = keys.to(dtype).expand_as(x[k])
+    return found
+
+
+def _low(masked: Probe) -> Probe:
+    """Scores of `attention` so low that a finite number seldom hides a key."""
+    found = masked | {"inputs": dict(masked["inputs"])}
+    x, (q, k) = found["inputs"], [*AXES["attention"]][:2]
+    scores = torch.linspace(-1, 1, masked["sizes"]["S"], dtype=x[k].dtype) - LOW
+    direction = torch.full_like(x[q], masked["sizes"]["D"] ** -0.25)
+    x[q], x[k] = direction, scores[:, None] * direction[..., :1, :].expand_as(x[k])
     return found
 
 

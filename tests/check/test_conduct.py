@@ -335,3 +335,27 @@ def test_what_is_wrong_in_evaluation_mode_alone_is_told_so(layer):
         "  In training mode, every dropout set to 0, it is right, and in eval" in said
     )
     assert "Without a mask all is right" not in said
+
+
+def fills(number):
+    def attention(q, k, v, mask=None):
+        scores = q @ k.mT / q.shape[-1] ** 0.5
+        if mask is not None:
+            scores = scores.masked_fill(~mask, number)
+        weights = scores.softmax(dim=-1)
+        return weights @ v, weights
+
+    return attention
+
+
+@pytest.mark.parametrize("number", [-100.0, -1e3, -4e3])
+def test_a_number_that_hides_has_to_be_below_every_score(number):
+    report = check(fills(number), task="attention")
+    assert not report and "a hidden score is not the lowest" in repr(report)
+
+
+@pytest.mark.parametrize(
+    "number", [float("-inf"), -1e9, torch.finfo(torch.float32).min]
+)
+def test_a_number_that_is_low_enough_hides(number):
+    assert check(fills(number), task="attention")

@@ -136,7 +136,7 @@ def draw(generator: torch.Generator) -> dict[str, dict]:
         "draws of many words": shares(many=True),
         "a low temperature": shares(0.4),
         "a high temperature": shares(5.0),
-        "nearly no temperature": shares(1e-4, scale=1e-4),
+        "nearly no temperature": shares(0.05, scale=0.05),
         "top-k": shares(1.0, 3),
         "top-k of logits far below 0": shares(1.0, 2, shift=-3000.0),
         "top-k at a temperature": shares(2.0, 2, new=3),
