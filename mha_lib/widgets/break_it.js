@@ -148,7 +148,7 @@ export default widget("Break it", (ui) => {
   // --- what comes next, once something is found or shown --------------------------------
   const says = h("span");
   const next = button("", () => ui.setAll(following()[1].state));
-  const onward = h("div", { class: "mha-onward" }, says, next);
+  const onward = h("div", { class: "mha-onward" }, next, says);
   /** What the marks of the lines say. */
   const legend = () => {
     const { first, differs } = now();

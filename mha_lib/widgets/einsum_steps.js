@@ -188,8 +188,9 @@ export default widget("Einsum steps", (ui) => {
     const [inputs, output] = equation.split("->");
     const order = [...output].reverse().join("");
     const found = { ...(same ? {} : { example }), equation: `${inputs}->${order}` };
-    const title = `${order.length > 2 ? "reverse" : "transpose"}: ${output} → ${order}`;
     const called = ui.get("names")[example];
+    const what = same ? (order.length > 2 ? "reverse" : "transpose") : called || equation;
+    const title = `${what}: ${output} → ${order}`;
     const of = called ? `Now “${called}”. ` : ""; // it may be another than before
     return { title, of, from: equation, holds: found, cell: same ? {} : liveliest(found) };
   }
@@ -348,6 +349,8 @@ export default widget("Einsum steps", (ui) => {
       ? `${result()}, step ${j + 1} of ${steps()}: ${written(i, j)}. The sum is ${show(sofar)} after this step, ${show(now.result[i])} after all ${steps()}.`
       : `${result()}: ${written(i, j)}.`);
     say(order, reordered(i));
+    ui.lead(j < steps() - 1 ? "Press “next” below: the framed sum grows."
+      : "This sum is whole: press another cell of the result.");
     say(play, timer ? "pause" : "play");
     play.hidden = motionReduced();
     put(previous, { "aria-disabled": j === 0 }); // not disabled: the focus would be lost
@@ -461,6 +464,5 @@ export default widget("Einsum steps", (ui) => {
   );
 }, {
   question: "What does an einsum do for one cell?",
-  lead: "Press “next” below: the framed sum grows.",
   lesson: ["example", "equation", "at"],
 });

@@ -394,7 +394,7 @@ export default widget("Model lab", (ui) => {
   );
 }, {
   question: "Which head knows what comes next?",
-  lead: "Choose a head, turn it off or on: what changes?",
+  lead: "Press a head to see it, then turn it off or on.",
   lesson: ["text", "off", "compared", "layer", "head", "query", "key", "temperature", "seed"],
 });
 

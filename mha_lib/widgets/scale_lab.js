@@ -117,7 +117,7 @@ export default widget("Scale lab", (ui) => {
     ["a large head", { D: sizes.at(-1), divisor: "sqrt" },
       () => `${gradients()} Which side can still learn?`],
     ["too much", { D: sizes.at(-1), divisor: "D" },
-      () => `The weights are almost equal whatever the scores: the largest is ${fixed(Math.max(...now().largest))}, an even share ${fixed(1 / known[1].length)}.`],
+      () => `No key is chosen, whatever the scores: the largest weight is ${fixed(Math.max(...now().largest))}, an even share ${fixed(1 / known[1].length)}.`],
   ].map(([title, state, note]) => [title, { state: { ...state, key: largestKey(state.D) }, holds: state, note: note() }])));
 
   const tauSlider = slider(ui, {

@@ -319,7 +319,7 @@ export default widget("Versions side by side", (ui) => {
   const TITLES = { exchange: "exchange q, k", scale: "wrong scale", merge: "interleave" };
   const stepOf = (wanted) => pairs.findIndex(({ name }) => name === wanted);
   const tries = tryThis(ui, () => ({
-    "none: other shapes": { state: { mistake: "none", step: stepOf("project") } },
+    "no mistake": { state: { mistake: "none", step: stepOf("project") } },
     ...Object.fromEntries(Object.entries(TITLES).map(([mistake, title]) =>
       [title, { state: { mistake, step: stepOf(MISTAKES[mistake][1]) }, holds: { mistake } }])),
   }), "Mistake");
@@ -379,13 +379,14 @@ export default widget("Versions side by side", (ui) => {
       if (x === "r") return "qkv"[at.r];
       return `${x} = ${at[x]}` + ("ts".includes(x) ? ` “${ui.get("tokens")[at.b][at[x]]}”` : "");
     }).join(", ");
-    say(element, `Outlined${most ? ", where they differ most" : ""}: ${place}. Left ${value(left, at)}, right ${value(right, at)}.`);
-    const shapes = left.title === right.title ? "Same shape" : "Other shapes";
+    say(element, `Outlined${most ? `, where they differ most, by ${fixed(difference, 4)}` : ""}: ${place}. Left ${value(left, at)}, right ${value(right, at)}.`);
+    const shapes = left.title === right.title ? "" : "Other shapes are no mistake.";
     const first = pairs.find((one) => !equal(one));
-    say(verdict, (equal(pair())
-      ? `= ${shapes}, same numbers, up to ${difference ? difference.toExponential(1) : 0}.`
-      : `≠ ${shapes}, different numbers, by up to ${fixed(difference, 4)}.`) +
-      (first ? ` First to differ: “${first.name}”.` : ""));
+    say(verdict, [
+      equal(pair()) ? `= Same numbers here, up to ${difference ? difference.toExponential(1) : 0}.`
+        : first === pair() ? "≠ Here the numbers part." : `≠ They parted in “${first.name}”.`,
+      equal(pair()) && first ? `They part in “${first.name}”.` : shapes,
+    ].join(" "));
     put(verdict, { "data-mark": verdict.textContent[0] });
     const joined = [...new Set([...left.joined, ...right.joined])];
     say(axes, `Axes: ${left.axes} ↔ ${right.axes}` + (joined.length ? `, where ${joined.join("; ")}` : "") +
@@ -422,7 +423,7 @@ export default widget("Versions side by side", (ui) => {
   );
 }, {
   question: "One input: where do two programs part?",
-  lead: "Choose a mistake: it starts at the first ≠.",
+  lead: "All before the first ≠ agrees: the mistake is there.",
   lesson: ["left", "right", "mistake", "step", "view", "r", "b", "h", "t", "s", "d"],
 });
 

@@ -734,7 +734,7 @@ def test_a_turned_result_is_seen_to_be_turned(live):
         EinsumSteps({"alike": ("te,se->ts", x, x), "mixed": (equation, a, b)})
     )
     before = result(opened)
-    opened.button("transpose: te → et").click()
+    opened.button("mixed: te → et").click()
     assert opened.control("equation").input_value() == "ts,se->et"
     note = "Now “mixed”. Each sum is that of ts,se->te,"
     assert opened.text(".mha-note").startswith(note)
@@ -743,7 +743,9 @@ def test_a_turned_result_is_seen_to_be_turned(live):
     for _ in range(3):
         opened.button("next").click()
         sums.add(framed.inner_text())
+        hint = opened.text(".mha-lead")
     assert len(sums) == 4
+    assert hint == "This sum is whole: press another cell of the result."
     assert not torch.equal(result(opened), before)
 
 

@@ -775,7 +775,7 @@ def test_who_follows_a_number_is_told_to_go_on(live):
         assert opened.text(".mha-lead") == "Press “next step” and watch b3."
         assert framed.all_inner_texts() == ["next step"]
         opened.button("next step").click()
-    assert "One colour a head" in opened.text(".mha-lead") and framed.count() == 0
+    assert "One colour = one head" in opened.text(".mha-lead") and framed.count() == 0
 
 
 def test_how_an_address_is_computed_is_shown_where_it_is_asked_for(live):

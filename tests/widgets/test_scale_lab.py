@@ -298,9 +298,9 @@ def test_what_to_try(live):
         assert opened.text(".mha-note").startswith(said)
     opened.button("too much").click()
     most = expected(lab(), 20, 20.0)["weights"].max()
-    why = "almost equal whatever the scores"  # a slope of 0.24 looks good
+    why = "No key is chosen, whatever the scores"  # a slope of 0.24 looks good
     assert why in opened.text(".mha-note")
-    end = f"the largest is {most:.2f}, an even share 0.11."
+    end = f"the largest weight is {most:.2f}, an even share 0.11."
     assert opened.text(".mha-note").endswith(end)
 
 

@@ -27,6 +27,7 @@ E = H * D
 NAMES = [style.__name__ for style in STYLES]
 TABLE = "Every element as a table"
 VERDICT, LINE = ".mha-turn output", ".mha-versions + output"
+SAME = "= Same numbers here, up to 0."
 STEPS = ["x", "project", "split q", "split k", "split v", "scores", "mask", "weights"]
 STEPS += ["context", "merge", "output", "weights out"]
 
@@ -292,7 +293,7 @@ def test_all_pairs_agree_in_every_step(live, layer, x, mask):
     for left, right in permutations(NAMES, 2):
         choose(opened, left, right)
         assert marks(opened) == dict.fromkeys(STEPS, "="), (left, right)
-        assert "same numbers, up to 0." in opened.text(VERDICT)
+        assert "Same numbers here, up to 0." in opened.text(VERDICT)
 
 
 SHAPES = {  # of the queries, and of the scores
@@ -359,8 +360,7 @@ def test_a_mistake_shows_where_it_is_made_and_in_no_shape(live, layer, x):
         assert f"Mistake: {mistake}." in opened.text(".mha-version >> nth=1")
         assert "Mistake" not in opened.text(".mha-version >> nth=0")
         said = opened.text(VERDICT)
-        assert "different numbers" in said
-        assert f"First to differ: “{step}”" in said
+        assert said.startswith("≠ Here the numbers part.")
         opened.control("mistake on the right").select_option("none")
     for mistake, first in MISTAKES.items():
         opened.control("mistake on the right").select_option(mistake)
@@ -421,11 +421,11 @@ def test_the_interleaving_that_is_shown_is_the_one_that_is_computed(live, layer,
 
 def test_other_shapes_and_the_same_numbers_come_first(live, layer, x):
     opened = live(versions(x, layer))
-    assert opened.text(VERDICT).startswith("= Other shapes, same numbers")
-    opened.button("none: other shapes").click()
-    assert opened.text(VERDICT).startswith("= Other shapes, same numbers")
+    assert opened.text(VERDICT) == SAME + " Other shapes are no mistake."
+    opened.button("no mistake").click()
+    assert opened.text(VERDICT) == SAME + " Other shapes are no mistake."
     choose(opened, right="BatchedMHA")
-    assert opened.text(VERDICT).startswith("= Same shape, same numbers")
+    assert opened.text(VERDICT) == SAME
 
 
 def test_all_of_a_tensor_is_in_sight_where_it_can_be(live, layer, x):
@@ -476,7 +476,7 @@ def test_what_to_try(live, layer, x):
     for title, step in zip(titles, MISTAKES.values()):
         opened.button(title).click()
         assert opened.button(title).get_attribute("aria-pressed") == "true"
-        assert f"First to differ: “{step}”" in opened.text(VERDICT)
+        assert opened.text(VERDICT).startswith("≠ Here the numbers part.")
         pressed = opened.root_element.locator(".mha-steps [aria-pressed=true]")
         assert pressed.inner_text() == f"{step} ≠"
         colour = pressed.locator("b").evaluate("x => getComputedStyle(x).color")
@@ -496,6 +496,11 @@ def test_a_mistake_stays_in_sight_while_stepping(live, layer, x):
         assert "Mistake in “project”: W_q and W_k exchanged." in said
         pressed = opened.button("exchange q, k").get_attribute("aria-pressed")
         assert pressed == "true" and first.all_inner_texts() == ["project ≠"]
+    go(opened, "scores")
+    assert opened.text(VERDICT).startswith("≠ They parted in “project”.")
+    go(opened, "x")
+    told = "= Same numbers here, up to 0. They part in “project”."
+    assert opened.text(VERDICT) == told
     opened.button("reset").click()
     assert first.count() == 0
     assert opened.root_element.locator(".mha-warning:visible").count() == 0
@@ -527,7 +532,7 @@ def test_a_mistake_opens_where_the_two_differ_most(live, layer, x):
         apart = (right - left).abs()
         worst = apart.argmax()
         said = opened.text(LINE)
-        assert said.startswith("Outlined, where they differ most: ")
+        assert said.startswith("Outlined, where they differ most, by ")
         numbers = re.search(r"= (\S+), right .*= (\S+)\.$", said).groups()
         found = [number(one) for one in numbers]
         assert abs(found[1] - found[0]) == pytest.approx(float(apart[worst]), abs=2e-4)
@@ -807,7 +812,7 @@ def test_a_grid_that_is_whole_has_nothing_to_scroll_to(live, layer, x):
     """Once something had been below, the word that says so was below itself."""
     opened = live(versions(x, layer))
     below = opened.root_element.locator(".mha-map[data-below]")
-    opened.button("none: other shapes").click()
+    opened.button("no mistake").click()
     assert below.count() > 0
     opened.button("interleave").click()
     assert below.count() == 0
