@@ -8,14 +8,19 @@ import pytest
 import torch
 import transformers  # its parts come when they are asked for
 from torch import nn
-from torch.nn import functional as F
 
+from mha_lib.layouts import merge_heads, split_heads
 from tools import book
 
 CELLS = nbformat.read(book.ROOT / "book" / "05_masks.ipynb", as_version=4).cells
 CELL = re.compile(r"```python\n(from mha_lib import causal.*?)```", re.DOTALL)
 (SHOWN,) = (found[1] for cell in CELLS if (found := CELL.search(cell.source)))
 (LAYER,) = (cell.source for cell in CELLS if cell.source.startswith("class MHA("))
+(FUNCTION,) = (
+    cell.source.partition("\n\n")[0]
+    for cell in CELLS
+    if cell.source.startswith("def masked_attention(")
+)
 
 
 @pytest.fixture
@@ -32,15 +37,17 @@ def gpt2(monkeypatch):
     return model
 
 
-@pytest.mark.parametrize("change", [("", ""), ("(3)", "(3)[::-1]")])
+@pytest.mark.parametrize("change", [("", ""), ("T.chunk(3)", "T.chunk(3)[::-1]")])
 def test_the_class_of_the_chapter_does_in_gpt2_what_its_own_layer_did(gpt2, change):
     tokens = torch.randint(50, (2, 7))
     before = gpt2(tokens).logits
     written = gpt2.generate(tokens[:1], max_new_tokens=6, do_sample=False)
 
-    given = {"math": math, "torch": torch, "nn": nn, "F": F}
-    exec(LAYER.replace(*change), given)
-    exec(SHOWN, given)
+    given = {"math": math, "torch": torch, "nn": nn}
+    given |= {"split_heads": split_heads, "merge_heads": merge_heads}
+    exec(FUNCTION, given)
+    exec(LAYER, given)
+    exec(SHOWN.replace(*change), given)
     after = gpt2(tokens).logits
     # logits of float32 are about 9; a product of 24 terms rounds at the sixth digit
     right = change == ("", "")
