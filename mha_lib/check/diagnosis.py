@@ -210,6 +210,8 @@ def conclude(
             if name in asked:
                 lacks[name] = fact
     _judge(found, asked, requires, lacks)
+    if found.verdict == "right" and lacks.get("mask_for_all"):
+        found.policy["one mask"] = Fact("no-mask-for-all")
     if found.verdict not in ("right", "unmet") and explanations:
         found.example = example_of(cases, explanations[0])
     elif found.verdict == "unknown":

@@ -116,7 +116,7 @@ def _mask_without_heads(error: str, line: str, sizes: Mapping[str, int]) -> str:
         return ""
     return (
         " The scores have an axis of heads, and the mask needs one of size 1 at its "
-        "place: for scores (B, H, T, S), mask[:, None]."
+        "place: for scores (B, H, T, S), mask[..., None, :, :]."
     )
 
 

@@ -56,7 +56,7 @@ def _way(
         way = f"a mask {mask}".strip()
         way += " of numbers 0 and 1" if numbers else ""
         ways.append(way + (" that is all True" if added else ""))
-    by_hand = " Add the axis of the heads yourself: mask[:, None]."
+    by_hand = " Add the axis of the heads yourself: mask[..., None, :, :]."
     return (
         f"As the task calls it, it fails: {located(error, line)}.{hint} It ran with "
         f"{', '.join(ways)}.{by_hand if mask == '(B, 1, T, S)' else ''}"
@@ -153,6 +153,11 @@ def _shapes(
         said += "; the heads have an axis of their own still: join it with D"
     if "H" in (sizes or {}) and math.prod(got) == 3 * math.prod(required):
         said += "; three times as many numbers: chunk(3, dim=-1) gives q, k and v"
+    if got[-1:] == (3 * required[-1],) and got[:1] == (required[0] // 3,):
+        said += "; chunk cuts the first axis, the batch, unless told: chunk(3, dim=-1)"
+    T, H, D = ((sizes or {}).get(letter) for letter in "THD")
+    if T != H and T and D and tuple(got[1:]) == (H, T * D):
+        said += "; in x, (B, H, T, D), the heads come before the tokens"
     return said
 
 
@@ -188,6 +193,8 @@ def _factor(factor: float, scale: float, letters: str = "") -> str:
     said = f"Its scores are {factor:.3f} times the right ones"
     if factor <= 0:
         return f"{said}."
+    if math.isclose(factor, math.log(2), rel_tol=1e-3):
+        return f"{said}, and that is ln 2: are these powers of 2? exp takes those of e."
     by = f"{scale / factor:.3g}" + f" (here {letters})" * bool(letters)
     return f"{said}: they are divided by {by}, where √D = {scale:.3g} is due."
 
@@ -370,6 +377,8 @@ WORDS: dict[str, str | Callable[..., str]] = {
         f"{name.removeprefix('right: ').replace('_', ' ')}."
     ),
     # choices that are no mistakes
+    "no-mask-for-all": "one mask (T, S) for all sequences does not fit it, or masks "
+    "each head by a row; mask[..., None, :, :] would take both forms",
     "no-biases": lambda names: f"your layer has no {', '.join(names)}; they count as 0",
     "averaged": "the returned weights are averaged over the heads",
     "no-head-axis": "where there is one head, the returned weights lack its axis",

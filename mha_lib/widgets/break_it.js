@@ -338,7 +338,7 @@ export default widget("Break it", (ui) => {
         : "The name of the mistake is hidden until you have found it.")
       : sought() ? (first && !verdict ? "Which line makes the difference?" : hint())
       : !mistake ? "All its numbers are those of the right program. Choose a mistake for it."
-        : !first ? `No number differs: query, key and value are one tensor here, so “${mistake}” is no mistake. Switch on three inputs.`
+        : !first ? `Wrong, but one input cannot show it: query, key and value are one tensor here. Switch on three inputs. [${mistake}]`
           : `check says: ${known[mistake]} [${mistake}]`));
     if (verdict && before && before !== said.textContent) said.scrollIntoView({ block: "nearest" });
   });

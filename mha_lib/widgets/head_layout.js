@@ -209,8 +209,8 @@ function proposals(ui) {
 }
 
 const OUTCOMES = { // of two ways, by their marks
-  "✓✗": "One colour = one head. Top: right. Bottom: ✗ marks numbers in a wrong place.",
-  "✓!": "One colour = one head. Top: right. Bottom: torch refuses.",
+  "✓✗": "One colour = one head. Top: correct. Bottom: ✗ marks numbers in a wrong place.",
+  "✓!": "One colour = one head. Top: correct. Bottom: torch refuses.",
 };
 const COLOURS = [["head", "the head of a feature"], ["token", "the token"]];
 

@@ -21,7 +21,7 @@ const TRIES = {
     note: "Layer 0, head 3 looks back at “[”. Without it, the model closes another bracket: “)”.",
     state: { ...begin, text: "foo[bar, baz", off: [3], layer: 0, head: 3 },
   },
-  "looks, in vain": {
+  "looks, no help": {
     note: "Layer 1, head 0 looks at the quote. Without it, closing is more likely than before.",
     state: { ...begin, text: 'The "name', off: [4], layer: 1, head: 0, key: 1 },
   },

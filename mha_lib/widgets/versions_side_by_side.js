@@ -2,7 +2,7 @@
 import { fixed, need, needArray, shapeOf } from "./arithmetic.js";
 import {
   button, choice, controls, css, h, ink, more, numbers, palette, put, readout, say, shade, slider,
-  tryThis, widget,
+  toggle, tryThis, widget,
 } from "./common.js";
 import {
   compare, described, fill, letter, MISTAKES, parameters, run, STYLES,
@@ -367,7 +367,10 @@ export default widget("Versions side by side", (ui) => {
   };
 
   const versions = h("div", { class: "mha-versions" }, side("left"), side("right"));
-  ui.follow(() => put(versions, { "data-subtracted": subtracted() }));
+  ui.follow(() => {
+    put(versions, { "data-subtracted": subtracted() });
+    ui.root.dataset.grids = ui.get("grids");
+  });
 
   const [element, verdict, axes] = [readout(), readout(), h("p", { class: "mha-axes" })];
   ui.follow(() => {
@@ -388,6 +391,8 @@ export default widget("Versions side by side", (ui) => {
       equal(pair()) && first ? `They part in “${first.name}”.` : shapes,
     ].join(" "));
     put(verdict, { "data-mark": verdict.textContent[0] });
+    ui.lead(first ? "Left is correct. Right errs at the first ≠."
+      : "Two correct programs: every step agrees.");
     const joined = [...new Set([...left.joined, ...right.joined])];
     say(axes, `Axes: ${left.axes} ↔ ${right.axes}` + (joined.length ? `, where ${joined.join("; ")}` : "") +
       (joined.some((x) => x.includes("r·")) ? "; r = 0, 1, 2 for q, k, v" : "") + ".");
@@ -411,6 +416,7 @@ export default widget("Versions side by side", (ui) => {
     tries, list, h("div", { class: "mha-turn" }, previous, next, verdict),
     versions,
     element,
+    toggle(ui, { label: "show the numbers", trait: "grids" }),
     more("More: mistakes, axes, marks, a table",
       choice(ui, { label: "mistake on the right", trait: "mistake",
         options: Object.entries(MISTAKES).map(([key, [text]]) => [key, text]) }),
@@ -423,8 +429,7 @@ export default widget("Versions side by side", (ui) => {
   );
 }, {
   question: "One input: where do two programs part?",
-  lead: "All before the first ≠ agrees: the mistake is there.",
-  lesson: ["left", "right", "mistake", "step", "view", "r", "b", "h", "t", "s", "d"],
+  lesson: ["left", "right", "mistake", "step", "grids", "view", "r", "b", "h", "t", "s", "d"],
 });
 
 const shown = (x) => (x === -Infinity ? "hidden" : fixed(x, 4));

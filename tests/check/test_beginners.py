@@ -502,3 +502,53 @@ def test_shares_over_the_sum_of_all_are_told_so():
     report = repr(check(attention, mask=False))
     assert "divide each row by the sum of its own" in report
     assert "the map is right" not in report and "Next:" not in report
+
+
+def by_powers_of_2(q, k, v):
+    powers = 2 ** (q @ k.mT / math.sqrt(q.shape[-1]))
+    weights = powers / powers.sum(-1, keepdim=True)
+    return weights @ v, weights
+
+
+def test_powers_of_2_are_told():
+    """Chapter 1 begins with them."""
+    said = repr(check(by_powers_of_2, task="attention", mask=False))
+    assert "that is ln 2: are these powers of 2?" in said
+
+
+def heads_taken_for_tokens(x):
+    B, T, H, D = x.shape
+    return x.transpose(1, 2).contiguous().view(B, T, H * D)
+
+
+def test_a_merge_that_names_the_axes_in_another_order_is_told():
+    said = repr(check(heads_taken_for_tokens, task="merge_heads"))
+    assert "in x, (B, H, T, D), the heads come before the tokens" in said
+
+
+class CutsTheBatch(nn.Module):
+    def __init__(self, embed_dim, num_heads):
+        super().__init__()
+        self.in_proj = nn.Linear(embed_dim, 3 * embed_dim)
+        self.out_proj = nn.Linear(embed_dim, embed_dim)
+
+    def forward(self, query, key, value):
+        q, k, v = self.in_proj(query).chunk(3)
+        return q, k
+
+
+def test_a_chunk_of_the_batch_is_told():
+    said = repr(check(CutsTheBatch, task="mha", mask=False))
+    assert "chunk(3, dim=-1)" in said
+
+
+@pytest.mark.parametrize("takes_it", [True, False])
+def test_who_takes_no_mask_for_all_is_told(takes_it):
+    class Layer(Right):
+        def forward(self, query, key, value, mask=None):
+            if takes_it and mask is not None and mask.dim() == 2:
+                mask = mask[None]  # else the layer below makes (T, 1, S) of it
+            return super().forward(query, key, value, mask)
+
+    report = check(Layer, task="mha")
+    assert report and ("one mask (T, S) for all" in repr(report)) is not takes_it

@@ -59,7 +59,7 @@ def test_a_mask_of_another_shape_is_not_as_the_task_calls_it():
     assert not found.properties["right_with_mask"]
     (words,) = found.to_dict()["unmet"]
     assert words.startswith("As the task calls it, it fails: RuntimeError: the mask")
-    advice = "Add the axis of the heads yourself: mask[:, None]."
+    advice = "Add the axis of the heads yourself: mask[..., None, :, :]."
     assert words.endswith(f"It ran with a mask (B, 1, T, S). {advice}")
     assert diagnose(Fused, "mha").properties["mask_as_given"]
 

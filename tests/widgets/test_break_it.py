@@ -210,7 +210,7 @@ def test_check_names_the_mistake_of_the_shown_code(scripts, names):
         said = f"{check(type('Shown', (Shown,), {'steps': steps}), task='mha')}"
         if name and f"{MISTAKES[name].message} [{name}]" not in said:
             unnamed.append(name)
-        assert name or "[" not in said, said
+        assert name or not re.search(r"\[[a-z-]+\]", said), said
     assert unnamed == []
 
 
@@ -315,7 +315,7 @@ def test_self_attention_hides_a_mistake_and_three_inputs_show_it(live):
     assert {*values(opened).values()} == {"✓"}
     assert "Switch on three inputs" in opened.text(SAID)
     opened.button("show me").click()
-    assert "is no mistake" in opened.text(SAID)
+    assert "one input cannot show it" in opened.text(SAID)
     opened.control("three inputs").check()
     assert values(opened)["Einsum"] == "✗"
     assert opened.text(SAID).startswith("check says: Key and value have no effect")

@@ -382,7 +382,7 @@ def test_the_button_that_the_lead_speaks_of_is_framed_and_off_is_a_word(live):
 
 def test_a_head_that_looks_in_vain(live, model, tokenizer):
     opened = live(ModelLab())
-    opened.button("looks, in vain").click()
+    opened.button("looks, no help").click()
     ready(opened)
     text = 'The "name'
     assert opened.control("text").input_value() == text
@@ -598,7 +598,7 @@ def test_a_link_holds_the_state(live, model, tokenizer):
 def test_fits_one_screen_in_every_state_of_the_lesson(live, viewport, most):
     opened = live(ModelLab(), viewport=viewport)
     heights = {}
-    for name in ("the bracket", "looks, in vain", "looks away, matters"):
+    for name in ("the bracket", "looks, no help", "looks away, matters"):
         opened.button(name).click()
         ready(opened)
         heights[name] = opened.root_element.evaluate("x => x.offsetHeight")
@@ -869,7 +869,7 @@ def test_undo_takes_back_heads_and_examples(live):
     opened = live(ModelLab())
     area = opened.root_element.locator("textarea")
     opened.button("all on").click()
-    opened.button("looks, in vain").click()
+    opened.button("looks, no help").click()
     opened.button("undo").click()
     assert area.input_value() == "foo[bar, baz"
     assert opened.button("all on").is_disabled()

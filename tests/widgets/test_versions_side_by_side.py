@@ -61,6 +61,7 @@ def mask() -> torch.Tensor:
 
 def versions(x, layer, mask=None, **options) -> VersionsSideBySide:
     parameters = convert(layer, "separate")
+    options = {"grids": True} | options
     return VersionsSideBySide(x, parameters, H, mask=mask, **options)
 
 
@@ -816,3 +817,17 @@ def test_a_grid_that_is_whole_has_nothing_to_scroll_to(live, layer, x):
     assert below.count() > 0
     opened.button("interleave").click()
     assert below.count() == 0
+
+
+def test_the_numbers_are_shown_where_they_are_asked_for(live, layer, x):
+    """Visitors understood the steps, and lost the thread at the grids."""
+    opened = live(versions(x, layer, grids=False))
+    maps = opened.root_element.locator(".mha-map")
+    assert maps.count() == 2 and not any(one.is_visible() for one in maps.all())
+    opened.button("wrong scale").click()
+    assert opened.text(".mha-lead") == "Left is correct. Right errs at the first ≠."
+    opened.control("show the numbers").check()
+    assert all(one.is_visible() for one in maps.all())
+    assert opened.control("grid:").is_visible()
+    opened.button("no mistake").click()
+    assert opened.text(".mha-lead") == "Two correct programs: every step agrees."

@@ -89,7 +89,7 @@ MISTAKES = (
     Mistake(
         "batch-axis-as-heads",
         "Head h is masked like sequence h, and the code fails unless B = H",
-        "a mask (B, T, S) meets scores (B, H, T, S) without mask[:, None]",
+        "a mask (B, T, S) meets scores (B, H, T, S) without an axis for H",
         "05_masks#on-the-way-to-the-scores",
         stages={"mask": _reads(_as_heads)},
         tasks=TORCH_LAYERS,
