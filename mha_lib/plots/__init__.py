@@ -14,6 +14,7 @@ from mha_lib.plots.maps import (
     head_maps,
     mask_map,
 )
+from mha_lib.plots.matrices import matrix_steps
 from mha_lib.plots.products import einsum_cells
 from mha_lib.plots.sentences import arcs, shaded_words
 from mha_lib.plots.steps import look_up, strips, vectors
@@ -31,6 +32,7 @@ __all__ = [
     "head_maps",
     "look_up",
     "mask_map",
+    "matrix_steps",
     "shaded_words",
     "strips",
     "vectors",

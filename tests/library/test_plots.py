@@ -268,6 +268,33 @@ def test_strips_are_as_deep_as_their_numbers_and_have_their_heads_colour():
         plots.strips([[("q", one, [5])]])
 
 
+def test_matrix_steps_frame_one_query_from_q_to_its_context():
+    q, k, v = torch.randn(5, 2), torch.randn(4, 2), torch.randn(4, 3)
+    figure = plots.matrix_steps(q, k, v, "abcde", query=3)
+    (ax,) = figure.axes
+    drawn = [image.get_array() for image in ax.images]
+    scores = q @ k.T / 2**0.5
+    weights = scores.softmax(dim=-1)
+    for found, wanted in zip(drawn, (q, k.T, scores, weights, v, weights @ v)):
+        assert torch.allclose(torch.tensor(found.data), wanted)
+    titles = [text.get_text() for text in ax.texts if "(" in text.get_text()]
+    shapes = ["q (5, 2)", "kᵀ (2, 4)", "scores (5, 4)"]
+    assert titles == [*shapes, "weights (5, 4)", "v (4, 3)", "context (5, 3)"]
+    frames = [x for x in ax.patches if x.get_linewidth() == 2]
+    tops = [image.get_extent()[3] for image in ax.images]
+    rows = [frame.get_y() - tops[n] for frame, n in zip(frames, (0, 2, 3, 5))]
+    assert rows == pytest.approx([3] * 4)
+    plt.close(figure)
+
+
+def test_matrix_steps_name_what_does_not_fit():
+    x = torch.eye(3)
+    with pytest.raises(ValueError, match=r"must fit .* got \(3, 3\), \(2, 3\)"):
+        plots.matrix_steps(x, x[:2], x, "abc", query=0)
+    with pytest.raises(ValueError, match="query must be 0 to 2; got 3"):
+        plots.matrix_steps(x, x, x, "abc", query=3)
+
+
 def test_pictures_of_sentences_name_what_does_not_fit():
     with pytest.raises(
         ValueError, match=r"3 words need weights \(3, 3\); got \(2, 3\)"

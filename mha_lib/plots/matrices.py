@@ -1,0 +1,137 @@
+"""The formula as matrices: what one query passes through, beside all others."""
+
+from collections.abc import Sequence
+
+import matplotlib.pyplot as plt
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+__all__ = ["matrix_steps"]
+
+CELL = 0.197  # inches; all else in cells
+ROOM, TITLE, BETWEEN = 2.7, 1.3, 1.3  # left for words; above a matrix; between lines
+LETTER = 0.37
+
+
+def matrix_steps(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    words: Sequence[str],
+    *,
+    query: int,
+) -> Figure:
+    """Draw q kᵀ / √D = scores, and softmax(scores) v = context, one query framed.
+
+    Args:
+        q: (T, D).
+        k: (S, D).
+        v: (S, V).
+        words: T words, one for each query.
+        query: whose row is framed in each matrix that has one for it.
+
+    Returns:
+        The figure.
+
+    Raises:
+        ValueError: shapes that do not fit, or a query that is none.
+
+    Example:
+        >>> import matplotlib.pyplot as plt
+        >>> import torch
+        >>> from mha_lib.plots import matrix_steps
+        >>> x = torch.eye(3)
+        >>> figure = matrix_steps(x, x, x, ["the", "cat", "slept"], query=1)
+        >>> [text.get_text() for text in figure.axes[0].texts][3:6]
+        ['q (3, 3)', '@', 'kᵀ (3, 3)']
+        >>> plt.close(figure)
+    """
+    q, k, v = (torch.as_tensor(x).detach().cpu().float() for x in (q, k, v))
+    (T, D), (S, width) = q.shape, k.shape
+    if width != D or len(v) != S or len(words) != T:
+        shapes = ", ".join(str(tuple(x.shape)) for x in (q, k, v))
+        raise ValueError(
+            "q (T, D), k (S, D), v (S, V) and T words must fit each other; "
+            f"got {shapes} and {len(words)} words"
+        )
+    if not 0 <= query < T:
+        raise ValueError(f"query must be 0 to {T - 1}; got {query}")
+    scores = q @ k.mT / D**0.5
+    weights = scores.softmax(dim=-1)
+    lines = [
+        [("", "q", q), ("@", "kᵀ", k.mT), ("/ √D =", "scores", scores)],
+        [("", "weights", weights), ("@", "v", v), ("=", "context", weights @ v)],
+    ]
+    wide = ROOM + max(sum(map(_room, line)) for line in lines) + 0.15
+    high = max(T, S, D) + TITLE
+    total = 2 * high + BETWEEN + 0.2
+    figure, ax = plt.subplots(figsize=(CELL * wide, CELL * total))
+    for line, top in zip(lines, (0, high + BETWEEN)):
+        left = ROOM
+        middle = top + TITLE + (high - TITLE) / 2
+        for sign, name, x in line:
+            room = _room((sign, name, x))
+            if sign:
+                at = left + (room - _slot(name, x)) / 2
+                ax.text(at, middle, sign, ha="center", va="center")
+            else:
+                _rows(ax, words, left, middle - T / 2, query)
+            left += room
+            corner = left - (x.shape[1] + _slot(name, x)) / 2, middle - len(x) / 2
+            of_query = name in ("q", "scores", "weights", "context")
+            _matrix(ax, x, name, corner, query if of_query else None)
+    ax.annotate(
+        "softmax of each row",
+        (ROOM + S / 2, high + BETWEEN),
+        (wide / 2 + 1.5, high + BETWEEN / 2),
+        ha="center",
+        va="center",
+        arrowprops={"arrowstyle": "->", "color": "0.4"},
+    )
+    ax.set(xlim=(0, wide), ylim=(total, 0))
+    ax.set_aspect("equal")
+    ax.axis("off")
+    figure.subplots_adjust(0, 0, 1, 1)
+    return figure
+
+
+def _slot(name: str, x: torch.Tensor) -> float:
+    """The cells that a matrix or its title needs."""
+    return max(x.shape[1], LETTER * len(_title(name, x)))
+
+
+def _room(part: tuple[str, str, torch.Tensor]) -> float:
+    """The same with the sign before it."""
+    sign, name, x = part
+    return _slot(name, x) + (0.4 + LETTER * len(sign)) * bool(sign)
+
+
+def _title(name: str, x: torch.Tensor) -> str:
+    return f"{name} ({x.shape[0]}, {x.shape[1]})"
+
+
+def _matrix(
+    ax: Axes, x: torch.Tensor, name: str, corner: tuple, framed: int | None
+) -> None:
+    left, top = corner
+    rows, columns = x.shape
+    most = x.abs().max().item() or 1.0
+    box = (left, left + columns, top + rows, top)
+    ax.imshow(x.numpy(), "RdBu", extent=box, vmin=-1.6 * most, vmax=1.6 * most)
+    for edge in range(1, rows):
+        ax.plot((left, left + columns), 2 * (top + edge,), color="white", linewidth=1)
+    ax.add_patch(Rectangle((left, top), columns, rows, fill=False, color="0.6"))
+    if framed is not None:
+        frame = Rectangle((left, top + framed), columns, 1, fill=False, linewidth=2)
+        ax.add_patch(frame)
+    place = (left + columns / 2, top - 0.15)
+    ax.text(*place, _title(name, x), ha="center", va="bottom")
+
+
+def _rows(ax: Axes, words: Sequence[str], left: float, top: float, query: int) -> None:
+    for t, word in enumerate(words):
+        weight = "bold" if t == query else "normal"
+        place = (left - 0.2, top + t + 0.5)
+        ax.text(*place, word, ha="right", va="center", fontweight=weight)
