@@ -189,8 +189,7 @@ export default widget("Einsum steps", (ui) => {
     const order = [...output].reverse().join("");
     const found = { ...(same ? {} : { example }), equation: `${inputs}->${order}` };
     const called = ui.get("names")[example];
-    const what = called || (order.length > 2 ? "reverse" : "transpose");
-    const title = `${what}: ${output} → ${order}`;
+    const title = `${order.length > 2 ? "reverse" : "transpose"}: ${output} → ${order}`;
     const of = called ? `Now “${called}”. ` : ""; // it may be another than before
     return { title, of, from: equation, holds: found, cell: same ? {} : liveliest(found) };
   }

@@ -149,7 +149,7 @@ function waysToTry(ui, wrongWays) {
   if (!wrong.length) return ordersToTry(ui);
   const trait = ui.first.beside.length ? "beside" : "steps"; // where one way fills the screen
   return Object.fromEntries([
-    ...(shown.length ? [[`follow ${labelOf(element, sizes)}`, { state: { element, at: 0 } }]] : []),
+    ...(shown.length ? [[`follow ${labelOf(element, sizes)} step by step`, { state: { element, at: 0 } }]] : []),
     ...wrong.map(([name, steps]) => [name.replace(/^[^:]*, /, ""), { state: { [trait]: steps, at: -1 } }]),
   ]);
 }

@@ -164,9 +164,17 @@ export default widget("Model lab", (ui) => {
   const note = h("p", { class: "mha-note" });
   const room = h("div", { class: "mha-room" }, note);
   keepRoom(room, Object.values(TRIES).map((one) => one.note));
+  /** What the heads that are off have changed most, in a sentence. */
+  const told = () => {
+    const rows = now?.next ?? [];
+    if (!rows.length || !ui.get("off").length) return "";
+    const moved = ([, before, after]) => Math.abs(before - after);
+    const [token, before, after] = rows.reduce((most, row) => (moved(row) > moved(most) ? row : most));
+    return `With ${ui.get("off").map(name).join(", ")} off, “${readable(token)}” goes from ${percent(before)} to ${percent(after)}.`;
+  };
   ui.follow(() => {
     [...tries.children].slice(1).forEach((one, i) => press(one, i === tried()));
-    say(note, Object.values(TRIES)[tried()]?.note ?? "");
+    say(note, Object.values(TRIES)[tried()]?.note ?? told());
   });
 
   // --- all heads, small; one of them large --------------------------------------------

@@ -319,7 +319,7 @@ export default widget("Versions side by side", (ui) => {
   const TITLES = { exchange: "exchange q, k", scale: "wrong scale", merge: "interleave" };
   const stepOf = (wanted) => pairs.findIndex(({ name }) => name === wanted);
   const tries = tryThis(ui, () => ({
-    "no mistake": { state: { mistake: "none", step: stepOf("project") } },
+    "no mistake": { state: { mistake: "none" } },
     ...Object.fromEntries(Object.entries(TITLES).map(([mistake, title]) =>
       [title, { state: { mistake, step: stepOf(MISTAKES[mistake][1]) }, holds: { mistake } }])),
   }), "Mistake");
@@ -383,7 +383,7 @@ export default widget("Versions side by side", (ui) => {
       return `${x} = ${at[x]}` + ("ts".includes(x) ? ` “${ui.get("tokens")[at.b][at[x]]}”` : "");
     }).join(", ");
     say(element, `Outlined${most ? `, where they differ most, by ${fixed(difference, 4)}` : ""}: ${place}. Left ${value(left, at)}, right ${value(right, at)}.`);
-    const shapes = left.title === right.title ? "" : "Other shapes are no mistake.";
+    const shapes = left.title === right.title ? "" : "Other shapes are fine.";
     const first = pairs.find((one) => !equal(one));
     say(verdict, [
       equal(pair()) ? `= Same numbers here, up to ${difference ? difference.toExponential(1) : 0}.`

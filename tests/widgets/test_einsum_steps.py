@@ -734,7 +734,7 @@ def test_a_turned_result_is_seen_to_be_turned(live):
         EinsumSteps({"alike": ("te,se->ts", x, x), "mixed": (equation, a, b)})
     )
     before = result(opened)
-    opened.button("mixed: te → et").click()
+    opened.button("transpose: te → et").click()
     assert opened.control("equation").input_value() == "ts,se->et"
     note = "Now “mixed”. Each sum is that of ts,se->te,"
     assert opened.text(".mha-note").startswith(note)

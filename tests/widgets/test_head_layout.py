@@ -770,7 +770,7 @@ def test_who_follows_a_number_is_told_to_go_on(live):
     opened = live(IN_THE_BOOK["chapter 3"]())
     framed = opened.root_element.locator(".mha-invite")
     assert framed.count() == 0
-    opened.button("follow b3").click()
+    opened.button("follow b3 step by step").click()
     for _ in range(2):
         assert opened.text(".mha-lead") == "Press “next step” and watch b3."
         assert framed.all_inner_texts() == ["next step"]
@@ -909,6 +909,6 @@ def test_no_letter_stands_on_another(live, viewport):
 def test_what_is_followed_keeps_its_name_whatever_is_compared(live):
     opened = live(HeadLayout(T=2, embed_dim=6, num_heads=3))
     for way in ("wrong: heads interleaved", "wrong: view alone"):
-        assert opened.button("follow b3").is_visible()
+        assert opened.button("follow b3 step by step").is_visible()
         opened.button(way).click()
-    assert opened.button("follow b3").is_visible()
+    assert opened.button("follow b3 step by step").is_visible()
