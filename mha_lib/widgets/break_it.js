@@ -299,6 +299,10 @@ export default widget("Break it", (ui) => {
   };
   /** What the maps say to who has guessed wrong; it names no line. */
   const hint = () => {
+    if (tried.steps.size > 1) { // the second time it says more
+      const steps = Object.keys(GROUPS);
+      return `The wrong line stands in the ${steps.indexOf(sought()) < steps.length / 2 ? "upper" : "lower"} half.`;
+    }
     if (!now().first) return "No number differs here. Switch on three inputs, and look again.";
     if (!now().differs.weights) return "All maps are right: which line changes the output alone?";
     const { at, columns, words, here, right } = farthest("weights");

@@ -433,6 +433,9 @@ def test_a_wrong_guess_earns_a_hint_and_the_question_says_what_is_found(live):
         assert hint not in opened.text(SAID) or name == "silent"
         line(opened, "weights").click()
         assert opened.text(SAID) == f"✗ Not “softmax”: that line is right. {hint}"
+        line(opened, "hide").click()
+        half = "lower" if name == "output" else "upper"
+        assert opened.text(SAID).endswith(f"stands in the {half} half.")
     opened.button("low loss").click()
     line(opened, "mask").click()
     assert opened.text(".mha-question") == "Found: making the mask."
