@@ -256,6 +256,17 @@ def test_two_maps_that_stand_side_by_side_are_of_one_size_on_paper(visit):
     assert len(sizes) == 2 and sizes[0] == sizes[1] != [0, 0]
 
 
+def test_no_shadow_of_what_can_be_scrolled_lies_on_paper(visit):
+    """Each formula had a stroke at both of its ends."""
+    opened = visit("book/01_attention", viewport=PAPER).page
+    formulas = opened.locator('article mjx-container[display="true"]')
+    formulas.first.wait_for()
+    behind = "all => all.map(x => getComputedStyle(x).backgroundImage)"
+    assert "none" not in formulas.evaluate_all(behind)
+    with printing(opened):
+        assert {*formulas.evaluate_all(behind)} == {"none"}
+
+
 def test_no_page_ends_between_what_belongs_together(visit):
     """A picture and its caption; a sentence that ends in a colon and what it says."""
     opened = visit("book/05_masks", viewport=PAPER).page
