@@ -157,7 +157,7 @@ def _shapes(
         said += "; chunk cuts the first axis, the batch, unless told: chunk(3, dim=-1)"
     T, H, D = ((sizes or {}).get(letter) for letter in "THD")
     if T != H and T and D and tuple(got[1:]) == (H, T * D):
-        said += "; in x, (B, H, T, D), the heads come before the tokens"
+        said += "; before a merge, (B, H, T, D), the heads come before the tokens"
     return said
 
 

@@ -122,9 +122,13 @@ def _matrix(
     ax.imshow(x.numpy(), "RdBu", extent=box, vmin=-1.6 * most, vmax=1.6 * most)
     for edge in range(1, rows):
         ax.plot((left, left + columns), 2 * (top + edge,), color="white", linewidth=1)
-    ax.add_patch(Rectangle((left, top), columns, rows, fill=False, color="0.6"))
+    ax.add_patch(
+        Rectangle((left, top), columns, rows, fill=False, color="0.6", zorder=3)
+    )
     if framed is not None:
-        frame = Rectangle((left, top + framed), columns, 1, fill=False, linewidth=2)
+        frame = Rectangle(
+            (left, top + framed), columns, 1, fill=False, linewidth=2, zorder=4
+        )
         ax.add_patch(frame)
     place = (left + columns / 2, top - 0.15)
     ax.text(*place, _title(name, x), ha="center", va="bottom")

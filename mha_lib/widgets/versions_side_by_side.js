@@ -315,7 +315,7 @@ export default widget("Versions side by side", (ui) => {
     put(next, { "aria-disabled": current() === pairs.length - 1 });
   });
 
-  // Where the shapes differ most, then each mistake at the step where it is made.
+  // None, at the step that is shown; then each mistake at the step where it is made.
   const TITLES = { exchange: "exchange q, k", scale: "wrong scale", merge: "interleave" };
   const stepOf = (wanted) => pairs.findIndex(({ name }) => name === wanted);
   const tries = tryThis(ui, () => ({

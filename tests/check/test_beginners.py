@@ -523,7 +523,7 @@ def heads_taken_for_tokens(x):
 
 def test_a_merge_that_names_the_axes_in_another_order_is_told():
     said = repr(check(heads_taken_for_tokens, task="merge_heads"))
-    assert "in x, (B, H, T, D), the heads come before the tokens" in said
+    assert "(B, H, T, D), the heads come before the tokens" in said
 
 
 class CutsTheBatch(nn.Module):
