@@ -82,14 +82,15 @@ def matrix_steps(
             corner = left - (x.shape[1] + _slot(name, x)) / 2, middle - len(x) / 2
             of_query = name in ("q", "scores", "weights", "context")
             _matrix(ax, x, name, corner, query if of_query else None)
+    below_scores = ROOM + sum(map(_room, lines[0])) - _slot("scores", scores) / 2
     ax.annotate(
-        "softmax of each row",
-        (ROOM + S / 2, high + BETWEEN),
-        (wide / 2 + 1.5, high + BETWEEN / 2),
-        ha="center",
-        va="center",
+        "",
+        (ROOM + S / 2 + 1, high + BETWEEN + 0.2),
+        (below_scores, high + 0.1),
         arrowprops={"arrowstyle": "->", "color": "0.4"},
     )
+    place = (ROOM + S / 2 + 1.2, high + 0.45)
+    ax.text(*place, "softmax of each row", ha="center", va="center")
     ax.set(xlim=(0, wide), ylim=(total, 0))
     ax.set_aspect("equal")
     ax.axis("off")
