@@ -34,7 +34,7 @@ def attention_map(
     title: str | None = None,
     numbers: bool | None = None,
 ) -> Axes:
-    """Draw one map of weights: a row a query, a column a key, dark = much weight.
+    """Draw one map of weights: a row a query, a column a key, strong = much weight.
 
     Args:
         weights: (T, S), each in 0…1.
