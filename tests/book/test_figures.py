@@ -74,8 +74,7 @@ def test_in_the_dark_its_paper_is_the_page_and_its_ink_light(visit, enlarged):
 
 
 LETTERS = """all => all.filter(x => x.checkVisibility()).map(x => {
-    const wide = x.clientWidth - parseFloat(getComputedStyle(x).paddingInlineEnd);
-    return 10 / 72 * 100 * wide / (x.naturalWidth / 2);
+    return 10 / 72 * 100 * x.clientWidth / (x.naturalWidth / 2);
 })"""  # of 10 points, in pixels
 TURNED_OVER = """all => all.filter(x => x.checkVisibility()).every(x =>
     getComputedStyle(x).filter.startsWith('invert('))"""
