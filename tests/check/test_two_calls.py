@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import nn
 
 from mha_lib.check import diagnose
 from mha_lib.check.beside.observe import outcome_of
@@ -153,3 +154,16 @@ def test_what_fails_once_it_was_called_often_is_no_chance():
 
     found = outcome_of(call, {"x": torch.ones(2)}, {"repeat": True}, {})
     assert found["repeat_differs"] and found["notes"] == [{"code": "remembers"}]
+
+
+class MakesItsLayer(Right):
+    def forward(self, query, key, value, mask=None):
+        output = super().forward(query, key, value, mask)
+        return nn.Linear(output.shape[-1], output.shape[-1]).to(output)(output)
+
+
+def test_a_layer_that_is_made_in_each_call_is_told_where_to_make_it():
+    found = diagnose(MakesItsLayer, "mha")
+    assert (found.verdict, found.mistakes) == ("unknown", [])
+    (words,) = found.to_dict()["evidence"]
+    assert "each call makes a layer" in words and "in __init__" in words
