@@ -12,7 +12,8 @@ import torch
 import torch.nn as nn
 
 from mha_lib.check import TASKS, beside, check, conclude, diagnose
-from mha_lib.check.beside.find import places_of
+from mha_lib.check.beside.find import _by_shape, places_of
+from mha_lib.check.beside.load import _keeps_out_in
 from mha_lib.check.beside.making import axes_of, construct, roles_of
 from tests.check.submissions_right import (
     HEAD_COUNTS,
@@ -412,3 +413,50 @@ class KeysAndValues(HeadThenKind):
 
 def test_one_cube_may_hold_two_parts():
     assert diagnose(KeysAndValues, "mha").verdict == "right"
+
+
+class Hidden(nn.Module):
+    """Matrices where torch does not look, beside a list of numbers."""
+
+    def __init__(self, embed_dim, num_heads):
+        super().__init__()
+        self.num_heads, self.sizes = num_heads, [embed_dim, num_heads]
+        self.matrices = [nn.Parameter(torch.eye(embed_dim)) for _ in range(4)]
+
+    def forward(self, query, key, value, mask=None):
+        return query
+
+
+def test_matrices_in_a_plain_list_are_told_how_to_be_kept():
+    text = repr(check(Hidden, "mha"))
+    assert "self.matrices is a plain list" in text
+    assert "Make it nn.ParameterList([…])" in text
+
+
+def test_a_matrix_is_no_fused_one_where_a_part_of_it_is_known():
+    module = nn.Module()
+    module.three = nn.Linear(5, 15)
+    assert _by_shape(module, ["three"], {}) == {"qkv": ["three"]}
+    assert _by_shape(module, ["three"], {"q": ["two"]}) == {}
+
+
+def test_which_way_a_matrix_is_kept_is_seen_where_it_is_called_as_a_layer():
+    child = Turned()
+    assert _keeps_out_in(child) is False
+    child.forward = None  # called otherwise, if at all
+    assert _keeps_out_in(child) is None
+
+
+class Turned(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.eye(4))
+
+    def forward(self, x):
+        return x @ self.weight
+
+
+def test_a_partial_without_sizes_is_still_to_be_made():
+    made = functools.partial(Base, num_heads=2)
+    assert beside.unwrapped(made) is made
+    assert isinstance(beside.unwrapped(functools.partial(Base, 6, 2)), Base)

@@ -8,6 +8,7 @@ import torch
 import torch.nn as nn
 
 from mha_lib.check import check, diagnose
+from mha_lib.check.failures import hint
 from tests.check.layers import NoScale, Right
 from tests.check.submissions_right import BareMatrices, Fused, FusedHeadByHead, Returns
 from tests.check.submissions_wrong import Base, square_only, tiny_fill
@@ -323,3 +324,12 @@ def test_ambiguous_answers_are_told_as_alternatives():
     lines = [line.strip() for line in repr(report).splitlines()]
     assert lines[0].endswith("wrong in one of 2 ways, which give the same numbers.")
     assert lines.index("Either") < lines.index("or")
+
+
+def test_a_product_of_other_sizes_is_no_matter_of_heads_that_were_not_joined():
+    sizes = {"B": 2, "T": 6, "S": 7, "H": 3, "D": 5, "E": 15}
+    error = "mat1 and mat2 shapes cannot be multiplied ({}x{} and {}x15)"
+    said = "are the heads joined before it"
+    assert said in hint(error.format(36, 5, 15), "", sizes)
+    assert said not in hint(error.format(36, 7, 15), "", sizes)
+    assert said not in hint(error.format(36, 5, 7), "", sizes)

@@ -18,6 +18,12 @@ def test_a_task_without_a_reference_is_refused_by_its_name():
         assert compute(Problem.of(task.probes()[0]))["output"].numel()
 
 
+def test_a_problem_has_its_sizes_by_their_letters_and_no_others():
+    problem = Problem.of(TASKS["attention"].probes()[0])
+    assert problem.sizes["T"] == problem.T
+    assert not hasattr(problem, "V")
+
+
 def test_the_reference_is_attention_by_the_definition():
     probe = next(p for p in TASKS["attention"].probes(3) if p["name"] == "holes")
     problem = Problem.of(probe)

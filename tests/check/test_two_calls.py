@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import nn
 
 from mha_lib.check import diagnose
+from mha_lib.check.beside.observe import outcome_of
 from tests.check.layers import Right
 
 
@@ -128,3 +130,40 @@ def test_what_a_layer_remembers_is_not_called_right(layer):
     found = diagnose(layer, "mha")
     assert found.verdict in ("named", "unknown")
     assert not found.properties["right"]
+
+
+def test_what_fails_for_some_numbers_alone_remembers_nothing():
+    def call(given):
+        if given["x"][0] > 0:
+            raise ValueError("below 0")
+        return given["x"]
+
+    x = torch.tensor([1.0, -1.0])  # turned round, it answers
+    with pytest.raises(ValueError, match="below 0"):
+        outcome_of(call, {"x": x}, {"repeat": True}, {})
+
+
+def test_what_fails_once_it_was_called_often_is_no_chance():
+    calls = []
+
+    def call(given):
+        calls.append(1)
+        if len(calls) > 4:
+            raise ValueError("enough")
+        return given["x"] * len(calls)
+
+    found = outcome_of(call, {"x": torch.ones(2)}, {"repeat": True}, {})
+    assert found["repeat_differs"] and found["notes"] == [{"code": "remembers"}]
+
+
+class MakesItsLayer(Right):
+    def forward(self, query, key, value, mask=None):
+        output = super().forward(query, key, value, mask)
+        return nn.Linear(output.shape[-1], output.shape[-1]).to(output)(output)
+
+
+def test_a_layer_that_is_made_in_each_call_is_told_where_to_make_it():
+    found = diagnose(MakesItsLayer, "mha")
+    assert (found.verdict, found.mistakes) == ("unknown", [])
+    (words,) = found.to_dict()["evidence"]
+    assert "each call makes a layer" in words and "in __init__" in words

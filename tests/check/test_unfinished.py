@@ -104,6 +104,19 @@ def test_what_is_not_written_is_told_so_with_its_line(submission):
     assert required.startswith("  Required: ")
 
 
+def test_a_partial_of_a_class_is_read_as_the_class():
+    found = diagnose(functools.partial(NotYet, bias=True), "mha")
+    assert found.verdict == UNFINISHED and "its line" in found.error
+
+
+class NotYet(nn.Module):
+    def __init__(self, embed_dim, num_heads, bias):
+        super().__init__()
+        self.q_proj = nn.Linear(embed_dim, embed_dim)
+
+    def forward(self, query, key, value, mask=None): ...
+
+
 def test_a_class_without_forward_is_told_so():
     found = diagnose(NoForward, "mha")
     assert found.verdict == UNFINISHED
@@ -161,11 +174,6 @@ def test_finished_code_that_fails_is_not_called_unfinished():
 
 def test_what_has_no_source_or_lies_about_itself_stops_nothing():
     class Lies:
-        __name__ = 7
-
-        def __call__(self, q, k, v, mask=None):
-            raise ValueError("no")
-
         @property
         def __class__(self):
             raise RuntimeError("nobody's")
@@ -174,6 +182,11 @@ def test_what_has_no_source_or_lies_about_itself_stops_nothing():
     exec("def attention(q, k, v, mask=None): ...", space)
     assert diagnose(space["attention"]).verdict == "failed"
     assert diagnose(len, "attention").verdict == "failed"
+    space["other"] = Lies()  # looked at, as both name it
+    exec("def fails(q, k, v, mask=None): return other(q)", space)
+    assert "not callable" in diagnose(space["fails"], "attention").error
+    exec("def answers(q, k, v, mask=None): return (other, q)[1]", space)
+    assert "must have the shape" in diagnose(space["answers"], "attention").error
 
 
 def test_the_verdict_has_a_headline():

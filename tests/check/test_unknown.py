@@ -86,6 +86,33 @@ def test_a_wide_layer_shows_its_map_where_the_catalogue_ends():
     assert found.properties["runs"] and not found.properties["right_without_mask"]
 
 
+class Normalised(Right):
+    def forward(self, query, key, value, mask=None):
+        output = super().forward(query, key, value, mask)
+        return F.layer_norm(output, output.shape[-1:])
+
+
+class HeadsTurned(Right):
+    """Each head weighs the values of another one."""
+
+    def heads(self, x):
+        self.met = getattr(self, "met", 0) + 1
+        return super().heads(x) if self.met % 3 == 0 else super().heads(x).flip(1)
+
+
+@pytest.mark.parametrize(
+    ("layer", "words"),
+    [
+        (Normalised, "is there a LayerNorm behind the layer?"),
+        (HeadsTurned, "Its heads are those of the reference in the order 1, 0."),
+    ],
+)
+def test_what_is_seen_of_a_layer_without_a_name_is_told(layer, words):
+    found = diagnose(layer, "mha")
+    assert (found.verdict, found.mistakes) == ("unknown", [])
+    assert any(words in x for x in found.to_dict()["evidence"])
+
+
 def test_masks_under_a_broken_softmax_are_not_judged():
     def broken(q, k, v, mask=None):
         s = q @ k.mT / q.shape[-1] ** 0.5

@@ -408,6 +408,8 @@ def test_the_first_difference_stands_out():
     assert plots.first_difference({"q": 0.0}).texts[0].get_text() == "same"
     tight = plots.first_difference({"k": 1e-7}, tolerance=1e-9)
     assert tight.texts[0].get_text() == "1e-07, the first"
+    assert plots.first_difference({"v": 2.0}, ax=tight) is tight
+    assert [text.get_text() for text in tight.texts[1:]] == ["2, the first"]
 
 
 def test_what_cannot_be_compared_is_named():

@@ -3,9 +3,9 @@
 import dataclasses
 import random
 import re
-import sys
 from collections.abc import Callable, Mapping, Sequence
 
+import numpy
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
@@ -159,23 +159,20 @@ def alike(one: Tensor, two: Tensor) -> bool:
 
 def _by_chance(call: Callable, inputs: dict) -> bool:
     """Whether the answer follows the seed: the same one for the same seed alone."""
-    numpy = sys.modules.get("numpy")  # they may have drawn from any of the three
-    before = random.getstate(), numpy and numpy.random.get_state()
+    before = random.getstate(), numpy.random.get_state()  # from any of the three
     answers = []
     try:
         for seed in (1, 1, 2):
             torch.default_generator.manual_seed(seed)
             random.seed(seed)
-            if numpy:
-                numpy.random.seed(seed)
+            numpy.random.seed(seed)
             copies = {k: copied(x) for k, x in inputs.items()}
             answers.append(_returned(call(copies))["output"])
     except Exception:  # it took these inputs before
         return False
     finally:
         random.setstate(before[0])
-        if numpy:
-            numpy.random.set_state(before[1])
+        numpy.random.set_state(before[1])
     return alike(*answers[:2]) and not alike(*answers[1:])
 
 
