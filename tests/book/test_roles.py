@@ -14,7 +14,10 @@ from tests.book.conftest import printing
 from tests.book.test_pages import soup
 from tools import book
 
-CSS = book.ROOT / "book" / "_static" / "book.css"
+CSS = [
+    book.ROOT / place
+    for place in ("book/_static/book.css", "mha_lib/widgets/common.css")
+]
 
 
 @pytest.fixture
@@ -37,13 +40,12 @@ def roles_in(html) -> list[str]:
 # --- one table ------------------------------------------------------------------------
 
 
-def test_pages_and_pictures_have_the_same_inks():
-    css = CSS.read_text(encoding="utf-8")
-    for theme, place in (("light", 0), ("dark", 1)):
-        rule = re.search(rf'\[data-theme="{theme}"\] {{\n  --role-q[^}}]*}}', css)[0]
-        found = dict(re.findall(r"--role-(\w): (#\w{6});", rule))
-        assert found == {role: inks[place].lower() for role, inks in INK.items()}
-    assert [*ROLES] == [*INK] == [*"qkv"]
+@pytest.mark.parametrize("css", CSS, ids=lambda css: css.stem)
+def test_pages_widgets_and_pictures_have_the_same_inks(css):
+    said = re.findall(r"-role-(\w): (#\w{6});", css.read_text(encoding="utf-8"))
+    assert len(said) == 6
+    for place, found in enumerate((said[:3], said[3:])):  # in the light, in the dark
+        assert dict(found) == {role: INK[role][place].lower() for role in ROLES}
 
 
 @pytest.mark.parametrize("role", "qkv")
