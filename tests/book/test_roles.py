@@ -10,7 +10,8 @@ from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 
 from mha_lib.plots import COLOURS, INK, ROLES
-from tests.book.conftest import printing
+from tests.book import test_browser
+from tests.book.conftest import at_once, printing
 from tests.book.test_pages import soup
 from tools import book
 
@@ -222,6 +223,13 @@ def test_they_can_be_read(visit, page, colours):
     for role, ink, contrast in found:
         assert ink == of_hex(INK[role][colours == "dark"])
         assert contrast > 4.5, (role, ink)
+
+
+@pytest.mark.parametrize("colours", ["light", "dark"])
+def test_axe_finds_nothing_on_a_coloured_page(visit, colours):
+    opened = visit("book/01_attention", colours=colours)
+    at_once(opened)
+    assert test_browser.faults(opened.page, test_browser.COLOURS) == []
 
 
 def test_paper_has_the_inks_of_a_light_page(visit):
