@@ -26,9 +26,9 @@ from mha_lib import (
     MultiheadAttention,
     PerHeadMHA,
     SplitConcatMHA,
+    _tiles,
     attention,
     convert,
-    tiled,
 )
 from mha_lib.masks import to_torch_mask
 
@@ -350,4 +350,4 @@ SUBJECTS = [
 
 def small_tiles() -> AbstractContextManager:
     """Cut small maps into tiles as well, so that the code for large ones runs."""
-    return patch.object(tiled, "TILE", 12)
+    return patch.object(_tiles, "TILE", 12)

@@ -24,9 +24,9 @@ EQUIVALENT: dict[str, tuple[str, ...]] = {
         "need_weights) → _worth_tiling(q, v, k, mask, bias, is_causal, "
         "need_weights)",
         "tiled._worth_tiling: q → k #2",
-        "tiled._Tiles.__init__: q → k #2",
-        "tiled._Weights.__init__: q → k #2",
-        "tiled._Weights.__init__: q → k #3",
+        "_tiles.Tiles.__init__: q → k #2",
+        "_tiles.Weights.__init__: q → k #2",
+        "_tiles.Weights.__init__: q → k #3",
         "tiled._Tiled.forward: k → v",
         "tiled._Tiled.forward: q → k #3",
         "tiled._Tiled.forward: q → k #4",
@@ -69,47 +69,44 @@ EQUIVALENT: dict[str, tuple[str, ...]] = {
         "dropin.MultiheadAttention.forward: need_weights and dropout_p → need_weights",
         "dropin.MultiheadAttention._project: joint is not None → joint is None",
         "tiled.attend_in_tiles: is_causal and mask is not None → is_causal",
-        "tiled._worth_tiling: q.shape[:-1].numel() * k.shape[-2] > TILE → "
-        "q.shape[:-1].numel() * k.shape[-2] >= TILE",
-        "tiled._Tiles.__init__: is_causal or mask is not None → is_causal and mask "
+        "_tiles.Tiles.__init__: is_causal or mask is not None → is_causal and mask "
         "is not None",
-        "tiled._Tiles.__init__: is_causal or mask is not None → mask is not None",
-        "tiled._Tiles.__init__: is_causal or mask is not None → is_causal",
-        "tiled._Tiles.__init__: mask is not None → mask is None",
-        "tiled._Tiles.__init__: mask.reshape(-1, *mask.shape[-2:]) → mask.reshape(-1)",
-        "tiled._Tiles.__init__: -2 → -1 #2",
-        "tiled._Tiles.__iter__: 1 → 2",
-        "tiled._Tiles.__iter__: 0 → 1 #3",
-        "tiled._Weights._softmax: torch.softmax(scores, -1, out=scores) → "
+        "_tiles.Tiles.__init__: is_causal or mask is not None → mask is not None",
+        "_tiles.Tiles.__init__: is_causal or mask is not None → is_causal",
+        "_tiles.Tiles.__init__: mask is not None → mask is None",
+        "_tiles.Tiles.__init__: mask.reshape(-1, *mask.shape[-2:]) → mask.reshape(-1)",
+        "_tiles.Tiles.__init__: -2 → -1 #2",
+        "_tiles.Tiles.__iter__: 1 → 2",
+        "_tiles.Tiles.__iter__: 0 → 1 #3",
+        "_tiles.Weights._softmax: torch.softmax(scores, -1, out=scores) → "
         "torch.softmax(scores, -1)",
-        "tiled._scratch: 0 → 1",
+        "_tiles._scratch: 0 → 1",
         "tiled._Tiled.forward: mask → None",
         "tiled._Tiled.backward: mask → None",
     ),
     "keys beyond the last query are hidden by causality": (
-        "tiled._Tiles.__iter__: S → T #2",
+        "_tiles.Tiles.__iter__: S → T #2",
     ),
     "where the numbers lie changes none of them": (
-        "tiled._Tiles.in_one_piece: x.contiguous() if self.batches > 1 or "
-        "_is_short(x) else x → x if self.batches > 1 or _is_short(x) else "
+        "_tiles.Tiles.in_one_piece: x.contiguous() if self.batches > 1 or "
+        "is_short(x) else x → x if self.batches > 1 or is_short(x) else "
         "x.contiguous()",
-        "tiled._Tiles.in_one_piece: self.batches > 1 or _is_short(x) → not "
-        "(self.batches > 1 or _is_short(x))",
-        "tiled._Tiles.in_one_piece: self.batches > 1 or _is_short(x) → self.batches"
-        " > 1 and _is_short(x)",
-        "tiled._Tiles.in_one_piece: self.batches > 1 or _is_short(x) → _is_short(x)",
-        "tiled._Tiles.in_one_piece: self.batches > 1 or _is_short(x) → self.batches"
-        " > 1",
-        "tiled._Tiles.in_one_piece: self.batches > 1 → self.batches >= 1",
-        "tiled._Tiles.in_one_piece: self.batches > 1 → 1 > self.batches",
-        "tiled._Tiles.in_one_piece: 1 → 0",
-        "tiled._Tiles.in_one_piece: 1 → 2",
-        "tiled._Tiles.in_one_piece: x.contiguous() → x",
+        "_tiles.Tiles.in_one_piece: self.batches > 1 or is_short(x) → not "
+        "(self.batches > 1 or is_short(x))",
+        "_tiles.Tiles.in_one_piece: self.batches > 1 or is_short(x) → self.batches"
+        " > 1 and is_short(x)",
+        "_tiles.Tiles.in_one_piece: self.batches > 1 or is_short(x) → is_short(x)",
+        "_tiles.Tiles.in_one_piece: self.batches > 1 or is_short(x) → self.batches > 1",
+        "_tiles.Tiles.in_one_piece: self.batches > 1 → self.batches >= 1",
+        "_tiles.Tiles.in_one_piece: self.batches > 1 → 1 > self.batches",
+        "_tiles.Tiles.in_one_piece: 1 → 0",
+        "_tiles.Tiles.in_one_piece: 1 → 2",
+        "_tiles.Tiles.in_one_piece: x.contiguous() → x",
     ),
     "at the bound itself both ways are right": (
-        "tiled._Weights._powers: least >= 2.0 ** (-EXPONENT) → least > 2.0 ** "
+        "_tiles.Weights._powers: least >= 2.0 ** (-EXPONENT) → least > 2.0 ** "
         "(-EXPONENT)",
-        "tiled._Weights._powers: largest <= 2.0 ** EXPONENT → largest < 2.0 ** "
+        "_tiles.Weights._powers: largest <= 2.0 ** EXPONENT → largest < 2.0 ** "
         "EXPONENT",
     ),
     "the weights do not depend on the values": (
@@ -121,8 +118,8 @@ EQUIVALENT: dict[str, tuple[str, ...]] = {
         "masks.making.padding_mask: int(lengths.max()) → lengths.max()",
         "masks.making.padding_mask: int(lengths.max()) → lengths.max() #2",
         "masks.making.padding_mask: int(lengths.min()) → lengths.min()",
-        "tiled._Tiles.__iter__: int(keys[-1]) → keys[-1]",
-        "tiled._Weights._powers: float(sum_) → sum_",
+        "_tiles.Tiles.__iter__: int(keys[-1]) → keys[-1]",
+        "_tiles.Weights._powers: float(sum_) → sum_",
     ),
     "the sum of one is itself": ("tiled._Tiled.forward: 1 → 0 #3",),
     "a mask beside itself is itself": (
@@ -153,7 +150,7 @@ EQUIVALENT: dict[str, tuple[str, ...]] = {
     ),
     "the softmax does not see what is added to all scores of a query": (
         "dropin.MultiheadAttention.forward: q.new_zeros → q.new_ones",
-        "tiled._Weights.__init__: q.new_zeros → q.new_ones",
+        "_tiles.Weights.__init__: q.new_zeros → q.new_ones",
     ),
     "one tensor in all three places has one width, so the projections are joint": (
         "dropin.MultiheadAttention._project: joint is not None and query is key and"

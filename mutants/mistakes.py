@@ -58,7 +58,7 @@ MISTAKES: dict[str, dict[str, Row]] = {
             "(q @ k.transpose(-2, -1)) * scale",
         ),
         "missing in the tiles": (
-            "tiled",
+            "_tiles",
             "self.scale = q.shape[-1] ** -0.5",
             "self.scale = 1.0",
         ),
@@ -256,7 +256,7 @@ MISTAKES: dict[str, dict[str, Row]] = {
             "return scores.masked_fill(scores == 0, -1e9).softmax(dim)",
         ),
         "−1e9 in the tiles": (
-            "tiled",
+            "_tiles",
             "added.masked_fill(~mask, -math.inf)",
             "added.masked_fill(~mask, -1e9)",
         ),

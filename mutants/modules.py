@@ -7,7 +7,8 @@ from tools.book import ROOT
 
 LIBRARY = ROOT / "mha_lib"
 MODULES = (
-    *("attention", "tiled", "masks.checking", "masks.making", "masks.conventions"),
+    *("attention", "tiled", "_tiles"),
+    *("masks.checking", "masks.making", "masks.conventions"),
     *("layouts", "_inputs", "styles.per_head", "styles.batched", "styles.fused"),
     *("styles.einsum", "styles.builtin", "styles.split_concat", "dropin"),
 )

@@ -25,7 +25,8 @@ MAY_IMPORT = {
     ".masks": "._inputs .masks.*",
     ".layouts": "._inputs",
     ".attention": BASE,
-    ".tiled": f"{BASE} .attention",
+    "._tiles": "",
+    ".tiled": f"{BASE} .attention ._tiles",
     ".styles": ".styles.*",
     **{f".styles.{style}": f"{BASE} .attention" for style in STYLES},
     ".styles.fused": f"{BASE} .attention .tiled",
@@ -91,6 +92,8 @@ NEVER = [  # (who, whom), a line for each thing that the table is there to keep 
     ("tests.oracles.common", "tests.library.torch_pair"),
     ("tests.conftest", "tests.oracles.common"),
 ]
+MOST_LINES = {".py": 450, ".js": 450, ".css": 550}  # docstrings and all
+MOST_LINES_OF_TESTS = 1100  # many short ones, and lists of cases
 LOADED_WHEN_USED = ["matplotlib", "ipywidgets", "anywidget", "keras", "tensorflow"]
 LOADED_WHEN_USED += ["jax", "flax", "transformers"]
 
@@ -183,6 +186,27 @@ def test_imports_run_one_way(path):
 def test_some_imports_are_never_allowed(who, whom):
     assert {who, whom} <= modules()
     assert not allowed(whom, row(who))
+
+
+# --- how large, how quick ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("room", [*CODE.replace(".*", "").split(), "book/_ext"])
+def test_a_file_is_not_too_long(room):
+    """One that grows beyond it is parted where its contents part."""
+    assert long_files(room, MOST_LINES) == {}
+
+
+def test_a_file_of_tests_is_not_too_long():
+    assert long_files("tests", {".py": MOST_LINES_OF_TESTS}) == {}
+
+
+def long_files(room: str, most: dict[str, int]) -> dict[str, int]:
+    """Those that have more lines than most of their kind may have."""
+    files = [path for path in (ROOT / room).rglob("*") if path.suffix in most]
+    assert files
+    sizes = {path: len(path.read_text("utf-8").splitlines()) for path in files}
+    return {name(x): n for x, n in sizes.items() if n > most[x.suffix]}
 
 
 def test_import_loads_nothing_that_is_not_needed():

@@ -372,14 +372,6 @@ def first_sentences(pages: dict[Path, str]) -> dict[Path, str]:
     return {page.resolve(): match[0] for page, match in said.items() if match}
 
 
-# How wide a picture is drawn, for rules that have to know it.
-WIDE = re.compile(r'(<img [^>]*style=")(?=width: (\d+px);)')
-
-
-def say_how_wide(html: str) -> str:
-    return WIDE.sub(r"\1--wide: \2; ", html)
-
-
 # What a cell prints, and how long its longest line is: on a phone one of up to
 # `FITS` characters gets letters that let it fit, a longer one goes on below.
 PRINTED = re.compile(
@@ -418,7 +410,7 @@ def repair_pages(app: Sphinx, error: Exception | None) -> None:
         for pattern, better in REPAIRS:
             html = pattern.sub(better, html)
         html = FOLD.sub(r'\1><p class="\2</summary>', let_names_break(html))
-        html = say_what_comes(say_how_wide(html), page, promises)
+        html = say_what_comes(html, page, promises)
         html = fit_printed(html)
         page.write_text(html, encoding="utf-8")
 

@@ -9,19 +9,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import torch
-from torch import Tensor
 
 from mha_lib.check import training
-from mha_lib.check.beside import ORDERS, OTHER_SHAPE, RAN_WITH, UNFINISHED, located
+from mha_lib.check.beside import OTHER_SHAPE, RAN_WITH, UNFINISHED, located
 from mha_lib.check.by_size import BY_SIZE, told_by_size
-from mha_lib.check.catalogue import (
-    CUTS,
-    GIVEN,
-    MISTAKES,
-    OF_A_HEAD,
-    SPLITS,
-    WEIGHTED,
-)
+from mha_lib.check.catalogue import GIVEN, MISTAKES, SPLITS, WEIGHTED
 from mha_lib.check.contract import Faults, adaptations, faults, judged
 from mha_lib.check.example import Example, example_of, revealed
 from mha_lib.check.explained import (
@@ -34,26 +26,15 @@ from mha_lib.check.explained import (
 from mha_lib.check.failures import failed_at, hint, of_error, of_ones, of_sizes
 from mha_lib.check.letters import legend
 from mha_lib.check.properties import properties_of
-from mha_lib.check.reference import LAYERS, Route, Stage, compute
-from mha_lib.check.search import (
-    Case,
-    fitting_policies,
-    matches,
-    names,
-    without_mistake,
-)
+from mha_lib.check.reference import Route, compute
+from mha_lib.check.search import Case, fitting_policies, names
 from mha_lib.check.seen import SPECIAL, Loading, Seen, shape_fits
 from mha_lib.check.tasks import TASKS
+from mha_lib.check.unnamed import cut_otherwise, of_masks, one_of, split_otherwise
 from mha_lib.check.words import CONFIDENCE, Fact, in_words
 
 __all__ = ["Diagnosis", "conclude"]
 
-AS_ONE = {  # functions that several mistakes give only together
-    "as-if-exchanged": {"key-value-inputs-swapped", "wk-wv-swapped"},
-    "as-if-inverted": {"padding-inverted", "masks-or", "mask-inverted"},
-    "as-if-left": {"split-axis-left", "merge-no-transpose"},
-    "as-if-folded": {"merge-no-transpose", "output-reshaped"},
-}
 FITS_A_SQUARE = {"mask-transposed", "scores-transposed"}  # and nothing else
 
 
@@ -282,7 +263,7 @@ def _verdict(found: Diagnosis, seen: Seen, explanations: list, cases: list) -> N
         return
     if not explanations:
         found.verdict = "unknown"
-        found.evidence += _cut_otherwise(seen, cases) or _split_otherwise(seen, cases)
+        found.evidence += cut_otherwise(seen, cases) or split_otherwise(seen, cases)
         if limits := told_by_size(cases):
             found.evidence.append(limits)
         elif wrong := sorted((x for x in cases if not shape_fits(x)), key=_by_chance):
@@ -297,7 +278,7 @@ def _verdict(found: Diagnosis, seen: Seen, explanations: list, cases: list) -> N
             if "weights" in right and got == tuple(right["weights"].shape):
                 found.evidence.append(Fact("weights-came-first"))
         return
-    if len(explanations) == 1 and (one := _one_of(explanations[0].route)):
+    if len(explanations) == 1 and (one := one_of(explanations[0].route)):
         found.verdict = "unknown"
         found.evidence.append(one)
         return
@@ -331,9 +312,7 @@ def _verdict(found: Diagnosis, seen: Seen, explanations: list, cases: list) -> N
             found.evidence.append(Fact("masks-later"))
         else:
             found.verdict = "unknown"
-            code = "fill-leaks" if _leaks(seen.task, cases) else "masks-unknown"
-            code = "fill-nan" if _nan(cases) else code
-            found.evidence.append(told_by_size(cases) or Fact(code))
+            found.evidence.append(told_by_size(cases) or of_masks(seen.task, cases))
     elif len(explanation.policies) < 2 and seen.task in WEIGHTED:
         found.policy["empty rows"] = (*explanation.policies, "other")[0]
 
@@ -354,61 +333,6 @@ def _constant(route: Route) -> list[Fact]:
     """By which number the scores are divided, whatever D is."""
     found = (x.do(None, None)[0] for x in route if "scale-hard-coded" in x.names)
     return [Fact("divided-by", {"number": 1 / factor}) for factor in found]
-
-
-def _one_of(route: Route) -> Fact | None:
-    """What is one mistake without a name, though two or three together equal it."""
-    found = set(names(route))
-    return next((Fact(code) for code, same in AS_ONE.items() if found == same), None)
-
-
-def _cut_otherwise(seen: Seen, cases: list[Case]) -> list[Fact]:
-    """In which order a fused projection is cut, if that is all that is not ours."""
-    if not any(x.name in ORDERS for x in seen.loadings):  # nothing is fused
-        return []
-    rest = [case for case in cases if case.name != "empty row"]
-    found = (cut for cut, route in CUTS.items() if fitting_policies(rest, route))
-    return [Fact("cut-otherwise", {"cut": cut}) for cut in found]
-
-
-def _split_otherwise(seen: Seen, cases: list[Case]) -> list[Fact]:
-    """How x is cut into heads, if that is all that is wrong."""
-    if seen.task not in ("split_heads", *LAYERS):
-        return []
-    rest = [case for case in cases if case.name != "empty row"]
-    found = (
-        code
-        for code, split in SPLITS.items()
-        for route in ((split,), (split, OF_A_HEAD))
-        if fitting_policies(rest, route)
-    )
-    return [Fact(code) for code in found][:1]
-
-
-def _leaks(task: str, cases: list[Case]) -> bool:
-    """Whether hidden keys win where visible scores are low, and all else is right."""
-    low = next((case for case in cases if case.name == "low scores"), None)
-    if low is None or low.output is None:
-        return False
-
-    def zero(scores: Tensor, allowed: Tensor, policy: str) -> Tensor:
-        return scores.masked_fill(~allowed, 0.0)
-
-    fill = Stage("fill", (), (zero, lambda weights, _: weights))
-    if not matches(low.output, compute(low.problem, (fill,))["output"]):
-        return False
-    found = without_mistake(task, [case for case in cases if case is not low])
-    return bool(found) and found[0].masks
-
-
-def _nan(cases: list[Case]) -> bool:
-    """Whether NaN comes out wherever a key is hidden, though others are seen."""
-    hiding = [
-        case.output is not None and bool(case.output.isnan().any())
-        for case in cases
-        if case.name != "empty row" and (compute(case.problem)["weights"] == 0).any()
-    ]
-    return bool(hiding) and all(hiding)
 
 
 def _beside_the_numbers(

@@ -72,12 +72,12 @@ class Block(nn.Module):
             )
 
     def forward(
-        self, x: Tensor, mask: Tensor, need_weights: bool = False
+        self, x: Tensor, mask: Tensor, need_weights: bool = False, last: bool = False
     ) -> tuple[Tensor, Tensor | None]:
-        """(B, T, E) → (B, T, E), and the attention's weights (B, H, T, T) or None."""
+        """(B, T, E) → (B, T, E), or the last's (B, 1, E); and weights (B, H, T, T)."""
         normed = self.attention_norm(x)
         added, weights = attend(self.attention, normed, mask, need_weights)
-        x = x + self.dropout(added)
+        x = (x + self.dropout(added))[:, -1 if last else 0 :]
         if self.feed_forward is not None:
             x = x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
         return x, weights
@@ -145,6 +145,6 @@ class LanguageModel(nn.Module):
         x = self.token_embedding(tokens) + self.place_embedding(places)
         mask, maps = causal_mask(T, device=tokens.device), []
         for block in self.blocks:
-            x, weights = block(x, mask, need_weights)
+            x, weights = block(x, mask, need_weights, last and block is self.blocks[-1])
             maps.append(weights)
         return self.output(self.norm(x[:, -1] if last else x)), maps

@@ -24,7 +24,7 @@ def differences(
 ) -> Figure:
     """Draw maps, a row each, and what each has more or less than the right one.
 
-    The heads of a map stand side by side, with a bar between them. Left, dark = much
+    The heads of a map stand side by side, with a bar between them. Left, strong = much
     weight, and red is negative; right, blue = more than in the right map, red = less.
 
     Args:

@@ -92,7 +92,9 @@ def head_lanes(*, one_call: bool = False, one_matrix: bool = False) -> Figure:
     for h, left in enumerate(lefts):
         _lane(ax, left, h)
     _name(ax, 338, "one call" if one_call else "in a loop", fresh)
-    _name(ax, 184, f"q {each.format('T', 'D')}\nk {each.format('S', 'D')}", fresh)
+    _name(
+        ax, 184, f"q {each.format('T', 'D')}\nk and v\n{each.format('S', 'D')}", fresh
+    )
     _name(ax, 250, f"weights\n{each.format('T', 'S')}", fresh)
     _name(ax, 307, f"context\n{each.format('T', 'D')}", fresh)
     _tail(ax, middle, lefts, "merge" if one_call else "Concat", fresh)

@@ -37,6 +37,7 @@ INK = {  # the same as letters and lines: on white, and on a dark page
     "v": ("#00694D", "#4FD1A5"),
 }
 
+HIDDEN = "×", "#666666"  # what stands in a cell that a mask hides, and its colour
 TINT = 0.6  # of a cell: black on each of the colours has a contrast of 7 and more
 
 
@@ -48,8 +49,9 @@ def attention_map(
     ax: Axes | None = None,
     title: str | None = None,
     numbers: bool | None = None,
+    mask: torch.Tensor | None = None,
 ) -> Axes:
-    """Draw one map of weights: a row a query, a column a key, dark = much weight.
+    """Draw one map of weights: a row a query, a column a key, strong = much weight.
 
     Args:
         weights: (T, S), each in 0…1.
@@ -58,12 +60,13 @@ def attention_map(
         ax: where to draw; None makes a figure.
         title: what stands above.
         numbers: write each weight into its cell; None does so up to 64 cells.
+        mask: boolean (T, S), True = may attend: a cross in place of a hidden weight.
 
     Returns:
         The axes.
 
     Raises:
-        ValueError: weights that are not (T, S), or labels of another number.
+        ValueError: weights or a mask that are not (T, S), or labels of another number.
 
     Example:
         >>> import matplotlib.pyplot as plt
@@ -82,10 +85,14 @@ def attention_map(
         ax = plt.subplots(figsize=_size(T, S))[1]
     ax.imshow(grid, cmap="Blues", vmin=0, vmax=1, aspect="equal")
     _label(ax, queries, keys, T, S)
+    seen = np.ones((T, S), bool) if mask is None else _grid(mask, "mask")
+    if seen.shape != (T, S):
+        raise ValueError(f"mask must be {(T, S)} as the weights; got {seen.shape}")
     if T * S <= 64 if numbers is None else numbers:
         for t, s in np.ndindex(T, S):
-            colour = "white" if grid[t, s] > 0.6 else "black"
-            ax.text(s, t, f"{grid[t, s]:.2f}", ha="center", va="center", color=colour)
+            said, colour = f"{grid[t, s]:.2f}", "white" if grid[t, s] > 0.6 else "black"
+            said, colour = (said, colour) if seen[t, s] else HIDDEN
+            ax.text(s, t, said, ha="center", va="center", color=colour)
     ax.set(xlabel="key", ylabel="query", title=title or "")
     return ax
 
@@ -185,7 +192,7 @@ def mask_map(
         ax = plt.subplots(figsize=_size(T, S))[1]
     ax.imshow(grid, cmap="Blues", vmin=0, vmax=2, aspect="equal")
     for t, s in np.ndindex(T, S):
-        sign, colour = ("●", "#0072B2") if grid[t, s] else ("×", "#666666")
+        sign, colour = ("●", "#0072B2") if grid[t, s] else HIDDEN
         ax.text(s, t, sign, ha="center", va="center", color=colour)
     _label(ax, queries, keys, T, S)
     ax.set(xlabel="key", ylabel="query", title=title or "")

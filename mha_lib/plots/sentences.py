@@ -92,7 +92,7 @@ def shaded_words(
     notes: Sequence[str] | None = None,
     title: str | None = None,
 ) -> Axes:
-    """Write sentences below each other, each word on a blue as dark as its weight.
+    """Write sentences below each other, each word on a blue as strong as its weight.
 
     Args:
         weights: for each sentence the weights of its words, each in 0…1.

@@ -24,16 +24,29 @@ def races():
                     yield pytest.param(contestant, run, causal, dtype, id=name)
 
 
+@pytest.fixture
+def distances(monkeypatch):
+    """Of all that is compared."""
+    found, distance = [], parity.distance
+    monkeypatch.setattr(
+        parity, "distance", lambda *x: found.append(distance(*x)) or found[-1]
+    )
+    return found
+
+
 # Keras, flax and x-transformers warn of what they do themselves when imported or
 # traced; what they compute is compared here with the floor.
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize(("contestant", "run", "causal", "dtype"), races())
 def test_every_contestant_computes_what_the_floor_computes(
-    contestant, run, causal, dtype
+    contestant, run, causal, dtype, distances
 ):
     workload = Workload.draw(SIZE, causal=causal, dtype=getattr(torch, dtype))
     reference = parity.Reference(workload, training=run == "training")
+    distances.clear()  # those of the floor to the formula
     jobs.ready(contestant, reference)()  # checked, then called as it will be timed
+    compared = 1 + 2 * (run == "training") + bool(contestant.weights)
+    assert len(distances) == compared and max(distances) <= reference.tolerance
 
 
 # --- parity -------------------------------------------------------------------
@@ -119,9 +132,11 @@ def test_wrong_contestants_are_refused(build, run, weights, message):
         check(build, run, weights=weights)
 
 
-def test_right_contestants_are_not_refused():
+def test_right_contestants_are_not_refused(distances):
     check(Floor, "training")
     check(Heads, weights="averaged")
+    assert len(distances) == (1 + 3) + (1 + 2)  # the floor's own comes first
+    assert max(distances) < 1e-6
 
 
 def test_the_reference_is_the_formula():

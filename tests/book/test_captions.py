@@ -49,3 +49,16 @@ def test_no_two_figures_have_one_name():
     pages = map(notebook.read, book.lessons())
     names = [name for page in pages for _, name, _ in captions(page)]
     assert len(names) == len(set(names)) > 80
+
+
+# A page in the dark turns a picture's lightness over: much weight is light there.
+SHADE = re.compile(r"\b(dark\w*|pale\w*|light(er|est)?|bright\w*|black|white)\b")
+
+
+@pytest.mark.parametrize("path", book.lessons(), ids=lambda path: path.stem)
+def test_words_for_a_picture_are_true_in_the_light_and_in_the_dark(path):
+    for cell in notebook.read(path).cells:
+        said = cell.metadata.get("mystnb", {})
+        words = said.get("image", {}).get("alt", "")
+        words += said.get("figure", {}).get("caption", "")
+        assert not SHADE.findall(words), "say strong and weak, or name the colour"

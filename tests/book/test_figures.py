@@ -1,6 +1,12 @@
-"""Pictures: pressed they fill the screen; in the dark they are sheets of paper."""
+"""Pictures: pressed they fill the screen; in the dark they turn over."""
 
+import re
+from collections import Counter
+from io import BytesIO
+
+import numpy as np
 import pytest
+from PIL import Image
 
 from tests.book.conftest import DESK, PHONE
 
@@ -48,20 +54,30 @@ def test_on_a_phone_its_letters_are_as_large_as_the_text(visit):
     assert not dialog.is_visible()
 
 
-def test_in_the_dark_it_is_paper_without_a_frame(visit):
-    page = visit(PAGE, colours="dark").page
-    style = page.locator(FIRST).first.evaluate(
-        "x => { const s = getComputedStyle(x); return [s.backgroundColor, s.filter]; }"
-    )
-    assert style == ["rgb(255, 255, 255)", "brightness(0.86)"]
+@pytest.mark.parametrize("enlarged", [False, True])
+def test_in_the_dark_its_paper_is_the_page_and_its_ink_light(visit, enlarged):
+    page = visit(PAGE, colours="dark", viewport=DESK).page
+    picture = page.locator(FIRST).first
+    if enlarged:
+        picture.click()
+        picture = page.locator("dialog.enlarged img")
+    picture.evaluate("x => x.decode()")
+    seen = Image.open(BytesIO(picture.screenshot())).convert("RGB")
+    seen.thumbnail((200, 200), Image.Resampling.NEAREST)
+    colours = Counter(map(tuple, np.asarray(seen).reshape(-1, 3).tolist()))
+    (most, often), *_ = colours.most_common(1)
+    ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    wanted = [int(number) for number in re.findall(r"\d+", ground)]
+    assert max(abs(a - b) for a, b in zip(most, wanted)) <= 1
+    assert often > 0.5 * colours.total()
+    assert max(min(colour) for colour in colours) > 180, "the words"
 
 
 LETTERS = """all => all.filter(x => x.checkVisibility()).map(x => {
-    const wide = x.clientWidth - parseFloat(getComputedStyle(x).paddingInlineEnd);
-    return 10 / 72 * 100 * wide / (x.naturalWidth / 2);
+    return 10 / 72 * 100 * x.clientWidth / (x.naturalWidth / 2);
 })"""  # of 10 points, in pixels
-PAPER_IN_THE_DARK = """all => all.filter(x => x.checkVisibility()).every(x =>
-    getComputedStyle(x).filter === 'brightness(0.86)')"""
+TURNED_OVER = """all => all.filter(x => x.checkVisibility()).every(x =>
+    getComputedStyle(x).filter.startsWith('invert('))"""
 
 
 @pytest.mark.parametrize("colours", ["light", "dark"])
@@ -76,7 +92,7 @@ def test_letters_have_eleven_pixels_where_the_page_has_358(visit, page, colours)
     letters = pictures.evaluate_all(LETTERS)
     assert len(letters) > 5 and min(letters) >= 11
     assert opened.evaluate("document.documentElement.scrollWidth") == 390
-    assert pictures.evaluate_all(PAPER_IN_THE_DARK) == (colours == "dark")
+    assert pictures.evaluate_all(TURNED_OVER) == (colours == "dark")
 
 
 def test_code_is_large_enough_and_a_line_fits(visit):

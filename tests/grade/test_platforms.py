@@ -7,6 +7,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import yaml
 
 from mha_lib.grade import platforms
 from mha_lib.grade.__main__ import main
@@ -78,7 +79,6 @@ def test_gradescope_does_not_count_what_other_programs_leave(tmp_path):
 
 
 def test_workflow(tmp_path, capsys):
-    yaml = pytest.importorskip("yaml")
     (tmp_path / "a9.json").write_text(json.dumps(ASSIGNMENT))
     main(["actions", "-a", str(tmp_path / "a9.json"), "-o", str(tmp_path)])
     text = (tmp_path / ".github" / "workflows" / "grade.yml").read_text()

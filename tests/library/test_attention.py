@@ -7,7 +7,7 @@ from torch.nn import functional as F
 from torch.testing import assert_close
 
 from evidence.helpers import B, D, H, S, T, random_mask
-from mha_lib import attention, causal_mask, masked_softmax, tiled
+from mha_lib import _tiles, attention, causal_mask, masked_softmax, tiled
 from mha_lib.attention import attention_weights
 from mha_lib.tiled import tiled_attention
 
@@ -416,7 +416,7 @@ def test_dropout_takes_weights_and_not_numbers_of_the_context(need_weights):
     ids=["attention", "without weights", "weights alone", "tiles", "formula"],
 )
 def test_every_door_checks_what_it_is_given_once(door, monkeypatch):
-    monkeypatch.setattr(tiled, "TILE", 12)
+    monkeypatch.setattr(_tiles, "TILE", 12)
     seen = []
     for module in (sys.modules["mha_lib.attention"], tiled):
         for name in ("check_operands", "check_mask", "check_bias"):

@@ -15,7 +15,7 @@ from torch.testing import assert_close
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from evidence.helpers import B, D, E, H, S, T
-from mha_lib import MultiheadAttention, tiled
+from mha_lib import MultiheadAttention, _tiles, tiled
 from mha_lib.attention import attend
 from tests.library.torch_pair import (
     F64,
@@ -110,7 +110,7 @@ def path(request, monkeypatch):
     if request.param == "formula":
         monkeypatch.setattr(tiled, "_Tiled", None)
     else:
-        monkeypatch.setattr(tiled, "TILE", 12)
+        monkeypatch.setattr(_tiles, "TILE", 12)
         monkeypatch.setattr(tiled, "attend", only_without_weights)
     return request.param
 
@@ -275,11 +275,11 @@ def empty_rows(where: str, kind: str) -> tuple[dict[str, Tensor], Tensor]:
 
 
 @EMPTY
-@pytest.mark.parametrize("tile", [tiled.TILE, 12])
+@pytest.mark.parametrize("tile", [_tiles.TILE, 12])
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("need_weights", [True, False])
 def test_an_empty_row_is_zero(need_weights, training, tile, hide, monkeypatch):
-    monkeypatch.setattr(tiled, "TILE", tile)
+    monkeypatch.setattr(_tiles, "TILE", tile)
     ours = make(MultiheadAttention, dropout=0.2 if training else 0.0).train(training)
     masks, nothing = empty_rows(*hide)
     contexts = []

@@ -14,7 +14,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.testing import assert_close
 
 from evidence.helpers import B, E, H, S, T
-from mha_lib import MultiheadAttention, tiled
+from mha_lib import MultiheadAttention, _tiles
 from tests.library.torch_pair import (
     F64,
     MASKS,
@@ -48,7 +48,7 @@ NESTED = pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 @pytest.mark.parametrize("need_weights", [True, False])
 @pytest.mark.parametrize("kind", ["none", "boolean", "float"])
 def test_autocast(kind, need_weights, training, dtype, monkeypatch):
-    monkeypatch.setattr(tiled, "TILE", 12)
+    monkeypatch.setattr(_tiles, "TILE", 12)
     options = {"add_bias_kv": True, "add_zero_attn": True, "dropout": 0.2}
     ours, theirs = pair(torch.float32, **options)
     inputs = [tensor(n, B, E, dtype=torch.float32) for n in (T, S, S)]
@@ -92,7 +92,7 @@ def compiler():
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 @pytest.mark.parametrize("need_weights", [True, False])
 def test_compiled_in_one_graph(need_weights, backend, compiler, monkeypatch):
-    monkeypatch.setattr(tiled, "TILE", 12)
+    monkeypatch.setattr(_tiles, "TILE", 12)
     torch.manual_seed(1)
     ours = make(MultiheadAttention, add_bias_kv=True, batch_first=True)
     compiled = torch.compile(ours, backend=backend, fullgraph=True)
@@ -145,14 +145,14 @@ def test_exported_with_sizes_left_open(need_weights, case, monkeypatch):
     ).module()
     for sizes in ((B, T, S), (4, 9, 6), (2, 31, 17)):
         given = arguments(*sizes)
-        monkeypatch.setattr(tiled, "TILE", 12)
+        monkeypatch.setattr(_tiles, "TILE", 12)
         assert_close(program(**given), ours(**given))
 
 
 @SCRIPTED
 @pytest.mark.parametrize("need_weights", [True, False])
 def test_function_transforms(need_weights, monkeypatch):
-    monkeypatch.setattr(tiled, "TILE", 12)
+    monkeypatch.setattr(_tiles, "TILE", 12)
     ours, theirs = pair(batch_first=True)
     options = {"attn_mask": hiding(T, S), "need_weights": need_weights}
 
@@ -180,7 +180,7 @@ def test_function_transforms(need_weights, monkeypatch):
 
 @pytest.mark.parametrize("need_weights", [True, False])
 def test_a_gradient_for_each_sequence(need_weights, monkeypatch):
-    monkeypatch.setattr(tiled, "TILE", 12)
+    monkeypatch.setattr(_tiles, "TILE", 12)
     ours = make(MultiheadAttention)
     many = [torch.randn(4, n, E, dtype=F64) for n in (T, S, S)]
 
@@ -202,7 +202,7 @@ def test_a_gradient_for_each_sequence(need_weights, monkeypatch):
 @pytest.mark.parametrize("need_weights", [True, False])
 @pytest.mark.parametrize("masked", [False, True])
 def test_both_derivatives(masked, need_weights, monkeypatch):
-    monkeypatch.setattr(tiled, "TILE", 3)  # a row of 3 keys at a time
+    monkeypatch.setattr(_tiles, "TILE", 3)  # a row of 3 keys at a time
     layer = MultiheadAttention(4, 2, add_bias_kv=masked, batch_first=True, dtype=F64)
     with torch.no_grad():
         layer.in_proj_bias.normal_()
@@ -228,7 +228,7 @@ def test_both_derivatives(masked, need_weights, monkeypatch):
 @pytest.mark.parametrize("need_weights", [False, True])
 @pytest.mark.parametrize("padded", [False, True])
 def test_a_trace_computes_the_same_at_other_sizes(padded, need_weights, monkeypatch):
-    monkeypatch.setattr(tiled, "TILE", 12)
+    monkeypatch.setattr(_tiles, "TILE", 12)
     ours = make(MultiheadAttention, batch_first=True, add_bias_kv=True)
 
     def arguments(B, T, S):

@@ -26,6 +26,14 @@ def test_attention_map_draws_the_weights_with_queries_in_rows():
     assert ax.get_title() == "t"
 
 
+def test_attention_map_crosses_out_what_is_hidden_and_keeps_a_small_weight():
+    weights, mask = torch.tensor([[1.0, 0, 0]]), torch.tensor([[True, True, False]])
+    ax = plots.attention_map(weights, mask=mask)
+    assert [text.get_text() for text in ax.texts] == ["1.00", "0.00", "×"]
+    with pytest.raises(ValueError, match=r"mask must be \(1, 3\) .* \(3, 1\)"):
+        plots.attention_map(weights, mask=mask.mT)
+
+
 def test_attention_map_leaves_numbers_out_of_large_maps_unless_asked():
     large = torch.full((9, 8), 1 / 8)
     assert not plots.attention_map(large).texts

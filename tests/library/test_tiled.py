@@ -11,7 +11,7 @@ from torch.autograd import forward_ad
 from torch.testing import assert_close
 
 from evidence.helpers import B, D, H, S, T, make
-from mha_lib import FusedMHA, attention, causal_mask, tiled
+from mha_lib import FusedMHA, _tiles, attention, causal_mask, tiled
 from mha_lib.tiled import tiled_attention
 
 # torch's compiler and jvp still import modules that script a function.
@@ -43,8 +43,8 @@ def tile(request, monkeypatch):
 
     The map of 210 numbers is kept for the backward pass at the last size alone.
     """
-    monkeypatch.setattr(tiled, "TILE", request.param)
-    monkeypatch.setattr(tiled, "MASKED_ROWS", 2)
+    monkeypatch.setattr(_tiles, "TILE", request.param)
+    monkeypatch.setattr(_tiles, "MASKED_ROWS", 2)
     return request.param
 
 
@@ -208,8 +208,8 @@ def test_a_maximum_is_taken_off_only_where_a_sum_asks_for_it(biased):
     for score in (69.3, -69.3, 69.4, -69.4, math.inf, math.nan):
         bias = torch.tensor([0.0, score]).reshape(1, 1, 2, 1) if biased else None
         q[..., 1, 2] = 0.0 if biased else 2 * score  # √D = 2
-        tiles = tiled._Tiles(q, k, None, False)
-        computed = tiled._Weights(tiles, q, k, None, bias)
+        tiles = _tiles.Tiles(q, k, None, False)
+        computed = _tiles.Weights(tiles, q, k, None, bias)
         first, second = (
             (slice(1), slice(1), slice(row, row + 1), slice(1)) for row in range(2)
         )
@@ -220,7 +220,7 @@ def test_a_maximum_is_taken_off_only_where_a_sum_asks_for_it(biased):
 
 def test_ordinary_scores_are_made_once(tile, calls, monkeypatch):
     """Powers of two do for them, whatever is hidden, and for rows that see nothing."""
-    monkeypatch.setattr(tiled._Weights, "_softmax", None)
+    monkeypatch.setattr(_tiles.Weights, "_softmax", None)
     for mask, is_causal in product(masks(), (False, True)):
         tiled_attention(*operands(requires_grad=False), mask, is_causal=is_causal)
     assert len(calls) == 14
@@ -250,11 +250,11 @@ def test_whole_sequences_in_a_tile(monkeypatch, sequences, average, dtype):
     heads, tiles = 4, []
     size = sequences * heads * T * S // (2 if dtype == torch.bfloat16 else 1)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
-    monkeypatch.setattr(tiled, "TILE", size)
-    monkeypatch.setattr(tiled, "MASKED_ROWS", T)
-    cut = tiled._Tiles.__iter__
+    monkeypatch.setattr(_tiles, "TILE", size)
+    monkeypatch.setattr(_tiles, "MASKED_ROWS", T)
+    cut = _tiles.Tiles.__iter__
     monkeypatch.setattr(
-        tiled._Tiles, "__iter__", lambda self: tiles.extend(cut(self)) or iter(tiles)
+        _tiles.Tiles, "__iter__", lambda self: tiles.extend(cut(self)) or iter(tiles)
     )
     torch.manual_seed(5)
     # as a layer splits them: the heads of a position lie side by side
@@ -290,17 +290,17 @@ def test_whole_sequences_in_a_tile(monkeypatch, sequences, average, dtype):
 )
 def test_how_the_map_is_cut(monkeypatch, shape, short, masked, threads, cut):
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
-    assert tiled._cut(shape, short, masked) == cut
+    assert _tiles.cut(shape, short, masked) == cut
 
 
 def test_averages_are_rounded_once(monkeypatch):
     """The mean of four heads is summed from weights that are not rounded yet."""
-    monkeypatch.setattr(tiled, "TILE", T * S)  # two heads in a tile
+    monkeypatch.setattr(_tiles, "TILE", T * S)  # two heads in a tile
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
     torch.manual_seed(5)
     q, k, v = (torch.randn(B, 4, n, D).bfloat16() for n in (T, S, S))
     _, mean = tiled_attention(q, k, v, average=True)
-    units = D**-0.5 * tiled.LOG2_E  # of the scores, which are rounded as well
+    units = D**-0.5 * _tiles.LOG2_E  # of the scores, which are rounded as well
     scores = torch.baddbmm(
         q.new_zeros(1), q.flatten(0, 1), k.flatten(0, 1).mT, alpha=units
     )
@@ -314,7 +314,7 @@ def test_averages_are_rounded_once(monkeypatch):
 @pytest.mark.parametrize("second", [1.0078125, -1.0078125])
 def test_equal_values_give_scores_no_gradient_at_all(monkeypatch, second):
     """Both sums over the values are made in float32 and rounded to bfloat16 once."""
-    monkeypatch.setattr(tiled, "TILE", 1)
+    monkeypatch.setattr(_tiles, "TILE", 1)
     q, k = (torch.randn(1, 1, n, 4).bfloat16().requires_grad_() for n in (3, 2))
     v = torch.tensor([1.0078125, 1.0]).bfloat16().expand(1, 1, 2, 2)
     k.data[..., 1, :] = k.data[..., 0, :]  # both weights are 1/2
@@ -329,10 +329,10 @@ def test_equal_values_give_scores_no_gradient_at_all(monkeypatch, second):
 @pytest.mark.parametrize("returned", ["none", "mean"])
 def test_a_small_map_is_kept_for_the_backward_pass(monkeypatch, size, again, returned):
     """One of at most two tiles; else the weights are computed a second time."""
-    monkeypatch.setattr(tiled, "TILE", size)
-    made, init = [], tiled._Weights.__init__
+    monkeypatch.setattr(_tiles, "TILE", size)
+    made, init = [], _tiles.Weights.__init__
     monkeypatch.setattr(
-        tiled._Weights, "__init__", lambda *x: made.append(1) or init(*x)
+        _tiles.Weights, "__init__", lambda *x: made.append(1) or init(*x)
     )
     q, k, v = operands()
     context, _ = tiled._Tiled.apply(q, k, v, None, None, False, returned)
@@ -343,7 +343,7 @@ def test_a_small_map_is_kept_for_the_backward_pass(monkeypatch, size, again, ret
 
 
 def test_no_map_is_kept_where_nothing_learns(monkeypatch):
-    monkeypatch.setattr(tiled, "TILE", B * H * T * S // 2)
+    monkeypatch.setattr(_tiles, "TILE", B * H * T * S // 2)
     made, apply = [], torch.Tensor.new_empty
     monkeypatch.setattr(
         torch.Tensor, "new_empty", lambda *x, **y: made.append(x[1:]) or apply(*x, **y)
@@ -355,7 +355,7 @@ def test_no_map_is_kept_where_nothing_learns(monkeypatch):
 
 def test_a_tile_does_not_outlive_its_call(monkeypatch):
     """All calls of a thread share the memory of their tiles; no result does."""
-    monkeypatch.setattr(tiled, "TILE", 12)
+    monkeypatch.setattr(_tiles, "TILE", 12)
     first, second = operands(torch.float32), operands(torch.bfloat16)
     results = tiled_attention(*first)
     kept = [x.clone() for x in results]
@@ -392,7 +392,7 @@ def test_tiles_lie_where_the_operands_do_under_any_default_device(tile):
 
 
 def test_threads_do_not_share_tiles(monkeypatch):
-    monkeypatch.setattr(tiled, "TILE", 2**10)
+    monkeypatch.setattr(_tiles, "TILE", 2**10)
     torch.manual_seed(8)
     tasks = [[torch.randn(2, 4, 64, 8) for _ in range(3)] for _ in range(16)]
     alone = [tiled_attention(*task) for task in tasks]
@@ -402,7 +402,7 @@ def test_threads_do_not_share_tiles(monkeypatch):
 
 
 def test_one_query_of_many_heads(monkeypatch):
-    monkeypatch.setattr(tiled, "TILE", 2 * S)  # two heads in a tile
+    monkeypatch.setattr(_tiles, "TILE", 2 * S)  # two heads in a tile
     torch.manual_seed(5)
     q, k, v = (torch.randn(B, 4, n, D).double() for n in (1, S, S))
     context, weights = attention(q, k, v)
@@ -422,7 +422,7 @@ def test_more_queries_than_keys(tile):
 @pytest.mark.long
 @pytest.mark.parametrize("average", [False, True], ids=["each", "mean"])
 def test_first_and_second_derivatives(average, monkeypatch):
-    monkeypatch.setattr(tiled, "TILE", 3)
+    monkeypatch.setattr(_tiles, "TILE", 3)
     sizes = ((2, 3), (3, 3), (3, 2))
     q, k, v = (
         torch.randn(1, 2, *size, dtype=torch.float64, requires_grad=True)
@@ -481,7 +481,7 @@ def test_short_numbers_that_are_hidden(tile, dtype):
 
 
 def test_sums_over_many_tiles_of_short_numbers_do_not_stop_growing(monkeypatch):
-    monkeypatch.setattr(tiled, "TILE", 1)
+    monkeypatch.setattr(_tiles, "TILE", 1)
     n, options = 1024, {"dtype": torch.bfloat16, "requires_grad": True}
     # Equal scores: each weight is 1/2. In bfloat16 128 + 1/2 = 128.
     q = torch.ones(1, 1, n, 1, **options)
@@ -578,7 +578,7 @@ def test_without_weights_sdpa_does_the_rest(calls, why):
 
 
 def test_tensors_without_numbers_see_the_plain_formula(calls, monkeypatch):
-    monkeypatch.setattr(tiled, "TILE", 1)
+    monkeypatch.setattr(_tiles, "TILE", 1)
     with FakeTensorMode():
         context, weights = tiled_attention(*operands(), average=True)
     assert context.shape == (B, H, T, V) and weights.shape == (B, T, S)
@@ -587,7 +587,7 @@ def test_tensors_without_numbers_see_the_plain_formula(calls, monkeypatch):
 
 @SCRIPTED
 def test_the_plain_formula_where_tiles_cannot_go(calls, monkeypatch):
-    monkeypatch.setattr(tiled, "TILE", 1)
+    monkeypatch.setattr(_tiles, "TILE", 1)
     q, k, v = operands()
     plain = attention(q, k, v)
     bias = torch.zeros(T, S, dtype=torch.float64, requires_grad=True)
@@ -611,7 +611,7 @@ def test_the_plain_formula_where_tiles_cannot_go(calls, monkeypatch):
 
 @SCRIPTED
 def test_forward_mode_sees_the_plain_formula(calls, monkeypatch):
-    monkeypatch.setattr(tiled, "TILE", 1)
+    monkeypatch.setattr(_tiles, "TILE", 1)
     q, k, v = operands()
     tangents = []
     with forward_ad.dual_level():
@@ -629,7 +629,7 @@ def test_a_kind_of_tensor_sees_the_plain_formula(i, calls, monkeypatch):
     class Kind(torch.Tensor):
         pass
 
-    monkeypatch.setattr(tiled, "TILE", 1)
+    monkeypatch.setattr(_tiles, "TILE", 1)
     inputs = operands()
     inputs[i] = inputs[i].as_subclass(Kind)
     context, _ = tiled_attention(*inputs)
@@ -638,14 +638,14 @@ def test_a_kind_of_tensor_sees_the_plain_formula(i, calls, monkeypatch):
 
 
 def test_other_axes_than_four_see_the_plain_formula(monkeypatch):
-    monkeypatch.setattr(tiled, "TILE", 1)
+    monkeypatch.setattr(_tiles, "TILE", 1)
     q, k, v = operands()
     assert_close(tiled_attention(q[0], k[0], v[0]), attention(q[0], k[0], v[0]))
 
 
 @SCRIPTED
 def test_the_compiler_sees_the_plain_formula(calls, monkeypatch):
-    monkeypatch.setattr(tiled, "TILE", 1)
+    monkeypatch.setattr(_tiles, "TILE", 1)
     q, k, v = operands()
     compiled = torch.compile(tiled_attention, fullgraph=True, backend="eager")
     assert_close(compiled(q, k, v), attention(q, k, v))
@@ -667,7 +667,7 @@ def test_faulty_input_is_named_where_the_formula_would(tile):
 
 
 def test_a_map_larger_than_a_tile_goes_through_the_layer(calls):
-    layer, length = make(FusedMHA, torch.float32), 1 + int((tiled.TILE / H) ** 0.5)
+    layer, length = make(FusedMHA, torch.float32), 1 + int((_tiles.TILE / H) ** 0.5)
     x = torch.randn(1, length, H * D)
     output, weights = layer(x, is_causal=True)
     assert calls and weights.shape == (1, H, length, length)

@@ -1,6 +1,5 @@
 """The log goes to TensorBoard where that is installed, and the run needs it nowhere."""
 
-import json
 import sys
 from types import ModuleType
 
@@ -94,22 +93,3 @@ def test_a_run_does_without(module, monkeypatch, recorder, tmp_path):
     without = run(tmp_path / "without")
     assert without.log == with_it.log
     assert not (tmp_path / "without" / "tensorboard").exists()
-
-
-def test_tensorboard_reads_it(tmp_path):
-    reason = "TensorBoard is no requirement"
-    reading = "tensorboard.backend.event_processing.event_accumulator"
-    reading = pytest.importorskip(reading, reason=reason)
-    run(tmp_path / "run", stop_after=2)
-    made = run(tmp_path / "run")
-    found = reading.EventAccumulator(str(tmp_path / "run" / "tensorboard"))
-    found.Reload()
-    numbers = {
-        (name, event.step): event.value
-        for name in found.Tags()["scalars"]
-        for event in found.Scalars(name)
-    }
-    assert numbers == pytest.approx(expected(made.log), rel=1e-6)  # float32 there
-    lines = (tmp_path / "run" / "log.jsonl").read_text("utf-8").splitlines()
-    steps = [json.loads(line)["step"] for line in lines]
-    assert [x.step for x in found.Scalars("loss/validation")] == steps

@@ -71,6 +71,18 @@ def test_writing_asks_for_the_last_place_alone():
     assert asked == 4 * [(5, SIZES.vocabulary)]
 
 
+def test_writing_takes_the_last_place_alone_through_the_last_feed_forward():
+    asked = []
+    model = made("fused")
+    for block in model.blocks:
+        block.feed_forward.register_forward_hook(
+            lambda _, given, out: asked.append(out.shape)
+        )
+    first = tokens()
+    generate(model, first, new=1)
+    assert [shape[1] for shape in asked] == [first.shape[1], 1]
+
+
 @pytest.mark.parametrize("temperature", [0, 1])
 def test_the_text_is_that_of_all_logits(temperature):
     model, tokenizer = load_kept()

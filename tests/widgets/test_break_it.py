@@ -12,6 +12,7 @@ import torch
 from torch import inf, nn
 from torch.nn.functional import normalize
 
+from evidence import curves as trained
 from mha_lib.check import check
 from mha_lib.check.catalogue import MISTAKES
 from mha_lib.widgets import BreakIt
@@ -231,13 +232,12 @@ def test_losses_are_measured_for_each_mistake():
 
 
 def test_a_loss_is_what_the_script_computes():
-    curves = pytest.importorskip("evidence.curves")
     stored = read_losses()
-    run = curves.Run(steps=10)
+    run = trained.Run(steps=10)
     assert vars(run) | {"steps": 400} == stored["log"]["run"]
     for name in ("", "causal-sees-next", "log-softmax"):
         wanted = stored["curves"].get(name, stored["right"][0])[0]
-        (found,) = curves.curve(run, name)
+        (found,) = trained.curve(run, name)
         if wanted is None:
             assert found is None
         else:

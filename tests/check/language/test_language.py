@@ -60,6 +60,10 @@ def test_cases_tell_all_versions_apart(task, seed):
     versions, tolerance = VERSIONS[task], TOLERANCES.get(task, 0.0)
     fail = FAIL.get(task, ())
     check_told_apart(LANGUAGE[task], versions, seed, tolerance, fail)
+    right = versions["the reference"]
+    with pytest.raises(ValueError, match="must tell one and its twin apart"):
+        twins = {"one": right, "its twin": right}
+        check_told_apart(LANGUAGE[task], twins, seed, tolerance)
 
 
 def wrongly_called(task, every):

@@ -1,0 +1,84 @@
+"""What is told of a submission whose answers no mistake with a name gives."""
+
+from torch import Tensor
+
+from mha_lib.check.beside import ORDERS
+from mha_lib.check.catalogue import CUTS, OF_A_HEAD, SPLITS
+from mha_lib.check.reference import LAYERS, Route, Stage, compute
+from mha_lib.check.search import (
+    Case,
+    fitting_policies,
+    matches,
+    names,
+    without_mistake,
+)
+from mha_lib.check.seen import Seen
+from mha_lib.check.words import Fact
+
+AS_ONE = {  # functions that several mistakes give only together
+    "as-if-exchanged": {"key-value-inputs-swapped", "wk-wv-swapped"},
+    "as-if-inverted": {"padding-inverted", "masks-or", "mask-inverted"},
+    "as-if-left": {"split-axis-left", "merge-no-transpose"},
+    "as-if-folded": {"merge-no-transpose", "output-reshaped"},
+}
+
+
+def one_of(route: Route) -> Fact | None:
+    """What is one mistake without a name, though two or three together equal it."""
+    found = set(names(route))
+    return next((Fact(code) for code, same in AS_ONE.items() if found == same), None)
+
+
+def cut_otherwise(seen: Seen, cases: list[Case]) -> list[Fact]:
+    """In which order a fused projection is cut, if that is all that is not ours."""
+    if not any(x.name in ORDERS for x in seen.loadings):  # nothing is fused
+        return []
+    rest = [case for case in cases if case.name != "empty row"]
+    found = (cut for cut, route in CUTS.items() if fitting_policies(rest, route))
+    return [Fact("cut-otherwise", {"cut": cut}) for cut in found]
+
+
+def split_otherwise(seen: Seen, cases: list[Case]) -> list[Fact]:
+    """How x is cut into heads, if that is all that is wrong."""
+    if seen.task not in ("split_heads", *LAYERS):
+        return []
+    rest = [case for case in cases if case.name != "empty row"]
+    found = (
+        code
+        for code, split in SPLITS.items()
+        for route in ((split,), (split, OF_A_HEAD))
+        if fitting_policies(rest, route)
+    )
+    return [Fact(code) for code in found][:1]
+
+
+def of_masks(task: str, cases: list[Case]) -> Fact:
+    """What is seen of the masks, where all is right without one."""
+    code = "fill-leaks" if _leaks(task, cases) else "masks-unknown"
+    return Fact("fill-nan" if _nan(cases) else code)
+
+
+def _leaks(task: str, cases: list[Case]) -> bool:
+    """Whether hidden keys win where visible scores are low, and all else is right."""
+    low = next((case for case in cases if case.name == "low scores"), None)
+    if low is None or low.output is None:
+        return False
+
+    def zero(scores: Tensor, allowed: Tensor, policy: str) -> Tensor:
+        return scores.masked_fill(~allowed, 0.0)
+
+    fill = Stage("fill", (), (zero, lambda weights, _: weights))
+    if not matches(low.output, compute(low.problem, (fill,))["output"]):
+        return False
+    found = without_mistake(task, [case for case in cases if case is not low])
+    return bool(found) and found[0].masks
+
+
+def _nan(cases: list[Case]) -> bool:
+    """Whether NaN comes out wherever a key is hidden, though others are seen."""
+    hiding = [
+        case.output is not None and bool(case.output.isnan().any())
+        for case in cases
+        if case.name != "empty row" and (compute(case.problem)["weights"] == 0).any()
+    ]
+    return bool(hiding) and all(hiding)
