@@ -15,6 +15,7 @@ from pathlib import Path
 from docutils import nodes
 from fontTools import subset
 from py_mini_racer import JSEvalException, MiniRacer
+from roles import ELSEWHERE
 from sphinx.application import Sphinx
 from sphinx.util import logging
 from sphinx.util.math import wrap_displaymath
@@ -37,10 +38,38 @@ globalThis.MathJax = {
     },
     tex: {packages: PACKAGES, formatError: (tex, error) => { throw error; }},
     chtml: {fontURL: "formulas"},
-    startup: {typeset: false},
+    startup: {typeset: false, ready: () => {
+        MathJax.startup.defaultReady();
+        MathJax.startup.document.inputJax[0].postFilters.add(({data}) => {
+            data.root.walkTree(node => node.isKind("mi") && mark(node));
+        });
+    }},
 };
 (0, eval)(PARTS.startup);
-const draw = (tex, display) => {
+// The letters of query, key and value, but none that is an index; all of W^Q.
+const ROLES = {q: "q", k: "k", v: "v", Q: "q", K: "k", V: "v"};
+let others = ""; // letters that mean something else on the line
+const scriptOf = letter => {
+    for (let node = letter; node.parent; node = node.parent) {
+        const {kind, childNodes} = node.parent;
+        const at = childNodes.indexOf(node);
+        if (at > 0 && /^m(sub|sup|under|over)/.test(kind)) {
+            const high = kind === "msup" || at === 2;
+            return {base: childNodes[0], high, node};
+        }
+    }
+};
+const mark = letter => {
+    const name = letter.getText(), script = scriptOf(letter);
+    const matrix = script?.high && script.base.isKind("mi")
+        && script.base.getText() === "W";
+    if (!ROLES[name] || (script ? !matrix : others.includes(name))) return;
+    const parts = script?.node === letter ? [script.base, letter] : [letter];
+    for (const part of parts)
+        part.attributes.set("class", `role-${ROLES[name]}`);
+};
+const draw = (tex, display, plain) => {
+    others = plain;
     try {
         return MathJax.startup.adaptor.outerHTML(
             MathJax.tex2chtml(tex, {display}));
@@ -58,6 +87,7 @@ mjx-container[jax="CHTML"] {
   font-size: calc(1ex / 0.442);
 }
 """
+INPUT = re.compile(r"(?<![\^{\w\\])[QK]\b")  # alone, no index of a matrix
 DRAWN = re.compile(r'content: "(?P<signs>[^"]+)"')
 SIGN = re.compile(r"\\(?P<code>[0-9A-F]+)|(?P<sign>.)")
 ZERO = "MathJax_Zero"  # keeps lines low; it draws nothing
@@ -87,18 +117,33 @@ def engine() -> MiniRacer:
 
 
 @cache
-def draw(tex: str, display: bool) -> str:
-    """The HTML of a formula; JSEvalException where it is not TeX."""
-    return engine().call("draw", tex, display)
+def draw(tex: str, display: bool, others: str = "V") -> str:
+    """The HTML of a formula; JSEvalException where it is not TeX.
+
+    `others` are the letters that mean no query, key or value in it.
+    """
+    return engine().call("draw", tex, display, others)
+
+
+def beside_queries(node: nodes.math | nodes.math_block) -> bool:
+    """Whether Q and K stand in the formula or in another of its paragraph."""
+    while isinstance(node, nodes.Inline):
+        node = node.parent
+    kinds = nodes.math | nodes.math_block
+    formulas = [x.astext() for x in node.findall() if isinstance(x, kinds)]
+    return {"Q", "K"} <= {*INPUT.findall(" ".join(formulas))}
 
 
 def visit_math(writer, node: nodes.math | nodes.math_block) -> None:
     block = isinstance(node, nodes.math_block)
     tex = node.astext()
+    others = "".join(ELSEWHERE.get(writer.builder.current_docname, ()))
+    if not beside_queries(node):
+        others += "V"  # the width of a value
     if block and not node["nowrap"]:
         tex = wrap_displaymath(tex, None, numbering=False)
     try:
-        drawn = draw(tex, block)
+        drawn = draw(tex, block, others)
     except JSEvalException as error:
         said = str(error).splitlines()[0].rpartition("Error: ")[2]
         log.warning("%s in the formula %s", said, tex, location=node)

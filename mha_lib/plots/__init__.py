@@ -8,6 +8,8 @@ from mha_lib.plots.beside import differences, first_difference
 from mha_lib.plots.lanes import head_lanes
 from mha_lib.plots.maps import (
     COLOURS,
+    INK,
+    ROLES,
     attention_map,
     cells,
     flow_diagram,
@@ -21,6 +23,8 @@ from mha_lib.plots.steps import look_up, strips, vectors
 
 __all__ = [
     "COLOURS",
+    "INK",
+    "ROLES",
     "arcs",
     "attention_map",
     "cells",

@@ -7,15 +7,13 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from mha_lib.plots.maps import COLOURS
+from mha_lib.plots.maps import COLOURS, INK, ROLES
 
 __all__ = ["head_lanes"]
 
 T, S, D, HEADS = 3, 4, 2, (5, 6, 7)  # rows, columns and colours that are drawn
-ROLES = {"q": 3, "k": 4, "v": 2}  # numbers of colours, as in chapter 4
 CELL, LANE, GAP, MARGIN = 11, 106, 8, 111  # pixels; the names stand in the margin
 LINE = "#555555"
-INK = {"q": "#9B4F7E", "k": "#8F8500", "v": "#007A59"}  # the roles' colours, as lines
 RAILS = {"v": 48, "k": 53, "q": 58}  # the heights of the inputs' ways to the lanes
 BARS = {"q": 116, "k": 92, "v": 68}  # the bottoms of the projections, each 22 high
 PLAIN, NEW = {"edgecolor": "#888888", "lw": 1}, {"edgecolor": "black", "lw": 2.5}
@@ -107,12 +105,12 @@ def _rail(ax: Axes, role: str, start: tuple, ends: Sequence[float]) -> None:
     """From an input up to its rail, along it, and into its projection in each lane."""
     (x, top), rail, into = start, RAILS[role], BARS[role] + 11
     turns = [end + 4 + 6 * (1 + "vkq".index(role)) for end in ends]
-    line = {"color": INK[role], "lw": 1.5, "solid_capstyle": "butt"}
+    line = {"color": INK[role][0], "lw": 1.5, "solid_capstyle": "butt"}
     ax.plot([x, x], [top, rail], **line)
     ax.plot([min(x, *turns), max(x, *turns)], [rail, rail], **line)
     for end, turn in zip(ends, turns):
         ax.plot([turn, turn], [rail, into], **line)
-        _arrow(ax, (turn, into), (end, into), INK[role])
+        _arrow(ax, (turn, into), (end, into), INK[role][0])
 
 
 def _lane(ax: Axes, left: float, h: int) -> None:

@@ -8,7 +8,16 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-__all__ = ["COLOURS", "attention_map", "cells", "flow_diagram", "head_maps", "mask_map"]
+__all__ = [
+    "COLOURS",
+    "INK",
+    "ROLES",
+    "attention_map",
+    "cells",
+    "flow_diagram",
+    "head_maps",
+    "mask_map",
+]
 
 # Okabe and Ito's palette, which colour-blind readers can tell apart (without black).
 COLOURS = (
@@ -21,6 +30,12 @@ COLOURS = (
     "#D55E00",
     "#999999",
 )
+ROLES = {"q": 3, "k": 4, "v": 2}  # numbers of colours, for cells
+INK = {  # the same as letters and lines: on white, and on a dark page
+    "q": ("#8E4172", "#F0A8D3"),
+    "k": ("#6B6300", "#E3D54A"),
+    "v": ("#00694D", "#4FD1A5"),
+}
 
 HIDDEN = "×", "#666666"  # what stands in a cell that a mask hides, and its colour
 TINT = 0.6  # of a cell: black on each of the colours has a contrast of 7 and more

@@ -8,6 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from mha_lib.plots.maps import INK
+
 __all__ = ["matrix_steps"]
 
 CELL = 0.197  # inches; all else in cells
@@ -132,7 +134,8 @@ def _matrix(
         )
         ax.add_patch(frame)
     place = (left + columns / 2, top - 0.15)
-    ax.text(*place, _title(name, x), ha="center", va="bottom")
+    colour, _ = INK.get(name.rstrip("ᵀ"), ("black", ""))
+    ax.text(*place, _title(name, x), ha="center", va="bottom", color=colour)
 
 
 def _rows(ax: Axes, words: Sequence[str], left: float, top: float, query: int) -> None:

@@ -2,7 +2,7 @@
 import { dot, fixed, need, needArray, range } from "./arithmetic.js";
 import { largestOf, layerMaps, likeness, PATTERNS } from "./attention_explorer_heads.js";
 import {
-  button, choice, controls, h, more, numbers, palette, press, put, readout, say, shade, slider, svg, toggle,
+  button, choice, controls, h, inRoles, more, numbers, palette, press, put, readout, say, shade, slider, svg, toggle,
   tryThis, widget,
 } from "./common.js";
 import { heatmap } from "./heatmap.js";
@@ -289,8 +289,8 @@ export default widget("Attention explorer", (ui) => {
       caption: `q · k = ${fixed(sum, 3)}, divided by √${a.length}: score ${fixed(sum / Math.sqrt(a.length), 3)}`,
       columns: ["part", ...a.map((_, d) => `d = ${d}`), "sum"],
       rows: [
-        row(`q of “${name("query_tokens", i)}”`, a, ""),
-        row(`k of “${name("key_tokens", j)}”`, b, ""),
+        row([...inRoles("q"), ` of “${name("query_tokens", i)}”`], a, ""),
+        row([...inRoles("k"), ` of “${name("key_tokens", j)}”`], b, ""),
         row("product", a.map((x, d) => x * b[d]), fixed(sum)),
       ],
     };

@@ -208,6 +208,12 @@ export function say(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
+const OF_ROLES = /\b((?:[Wb]_)?[qkv](?:_\w+)?|query|key|value)\b/;
+
+/** Code as parts, in which each name of query, key or value has its colour. */
+export const inRoles = (code) => code.split(OF_ROLES).map((part, i) => (i % 2
+  ? h("span", { class: `mha-role-${part.replace(/^[Wb]_/, "")[0]}` }, part) : part));
+
 /** Write attributes only where they differ: each one written is style computed anew. */
 export function put(element, attributes) {
   for (const [name, value] of Object.entries(attributes)) {
@@ -375,7 +381,7 @@ export function numbers(ui, title, content) {
     drawn = wanted;
     const { caption, columns, rows } = wanted;
     const cells = ([head, ...rest]) =>
-      h("tr", {}, h("th", { scope: "row" }, `${head}`), rest.map((x) => h("td", {}, `${x}`)));
+      h("tr", {}, h("th", { scope: "row" }, Array.isArray(head) ? head : `${head}`), rest.map((x) => h("td", {}, `${x}`)));
     table.replaceChildren(
       h("caption", {}, caption),
       h("thead", {}, h("tr", {}, columns.map((x) => h("th", { scope: "col" }, `${x}`)))),

@@ -1,7 +1,7 @@
 // One input through two of the six styles: each takes its own steps in its own layout.
 import { fixed, need, needArray, shapeOf } from "./arithmetic.js";
 import {
-  button, choice, controls, css, h, ink, more, numbers, palette, put, readout, say, shade, slider,
+  button, choice, controls, css, h, ink, inRoles, more, numbers, palette, put, readout, say, shade, slider,
   toggle, tryThis, widget,
 } from "./common.js";
 import {
@@ -329,7 +329,7 @@ export default widget("Versions side by side", (ui) => {
     ui.follow(() => {
       const step = pair()[trait];
       const mistake = MISTAKES[ui.get("mistake")];
-      say(code, step.code);
+      if (code.textContent !== step.code) code.replaceChildren(...inRoles(step.code));
       say(shape, `${fill(step.name, { h: "h" })} · ${step.title}`);
       wrong.hidden = trait === "left" || !mistake[1];
       const here = mistake[1] === pair().name;

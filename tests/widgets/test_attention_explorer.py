@@ -94,6 +94,10 @@ def test_products_by_dimension_add_up(live):
     products = torch.tensor([number(x) for x in rows[3][1 : 1 + D]])
     torch.testing.assert_close(products, q * k, atol=6e-3, rtol=0)
     assert number(rows[3][-1]) == pytest.approx(float(q @ k), abs=6e-3)
+    letters = opened.root_element.locator("th span[class^=mha-role-]").all()
+    seen = [(x.get_attribute("class"), x.inner_text()) for x in letters]
+    assert seen == [("mha-role-q", "q"), ("mha-role-k", "k")]
+    assert rows[1][0].startswith("q of “") and rows[2][0].startswith("k of “")
 
 
 def test_keyboard_goes_from_cell_to_cell(live):

@@ -26,6 +26,7 @@ B, T, H, D = 2, 5, 3, 4
 E = H * D
 NAMES = [style.__name__ for style in STYLES]
 TABLE = "Every element as a table"
+STEP_OF_BATCHED = "q, k, v = self.q_proj(query), self.k_proj(key), self.v_proj(value)"
 VERDICT, LINE = ".mha-turn output", ".mha-versions + output"
 SAME = "= Same numbers here, up to 0."
 STEPS = ["x", "project", "split q", "split k", "split v", "scores", "mask", "weights"]
@@ -679,6 +680,21 @@ def test_styles_by_keyboard(live, layer, x):
     opened.page.keyboard.press("End")
     assert "torch.cat(q.split" in opened.text(".mha-version >> nth=0 >> code")
     assert opened.pixels() != before
+
+
+def test_query_key_and_value_of_the_code_are_coloured(live, layer, x):
+    opened = live(versions(x, layer))
+    opened.control("left").select_option("BatchedMHA")
+    opened.control("right").select_option("FusedMHA")
+    opened.root_element.get_by_role("button", name=re.compile("^project")).click()
+    parts = opened.root_element.locator(".mha-version >> nth=0 >> code span")
+    names = [(x.get_attribute("class")[-1], x.inner_text()) for x in parts.all()]
+    of_inputs = [(name[0], name) for name in ("query", "key", "value")]
+    assert {*names} == {(x, y) for x in "qkv" for y in (x, f"{x}_proj")} | {*of_inputs}
+    whole = opened.text(".mha-version >> nth=0 >> code")
+    assert whole == STEP_OF_BATCHED
+    fused = opened.root_element.locator(".mha-version >> nth=1 >> code")
+    assert "qkv" not in [x.inner_text() for x in fused.locator("span").all()]
 
 
 def test_nothing_for_axe_to_find(live, layer, x, mask):
