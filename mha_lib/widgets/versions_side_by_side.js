@@ -1,7 +1,7 @@
 // One input through two of the six styles: each takes its own steps in its own layout.
 import { fixed, need, needArray, shapeOf } from "./arithmetic.js";
 import {
-  button, choice, css, h, ink, more, numbers, palette, press, put, readout, say, shade, tryThis,
+  button, choice, corner, css, h, ink, more, numbers, palette, press, put, readout, say, shade, tryThis,
   widget,
 } from "./common.js";
 import {
@@ -191,16 +191,6 @@ function blockOf(step, n) {
   const first = n * size;
   const [places, data] = [step.places, step.data].map((all) => all.slice(first, first + size));
   return { ...step, first, places, data, offset: (place) => step.offset(place) - first };
-}
-
-/** A mark by shape as well as by colour: this number is another on the other side. */
-function corner(context, colour, right, top, size) {
-  context.fillStyle = colour;
-  context.beginPath();
-  context.moveTo(right - size, top);
-  context.lineTo(right, top);
-  context.lineTo(right, top + size);
-  context.fill();
 }
 
 function line(context, colour, width, from, to) {
