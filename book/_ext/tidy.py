@@ -373,7 +373,8 @@ def first_sentences(pages: dict[Path, str]) -> dict[Path, str]:
 
 
 # What a cell prints, and how long its longest line is: on a phone one of up to
-# `FITS` characters gets letters that let it fit, a longer one goes on below.
+# `FITS` characters gets smaller letters, as small as `book.css` lets them be; a
+# longer one goes on below.
 PRINTED = re.compile(
     r'(?P<head><div class="output (?:text_plain|stream)\b[^>]*><div[^>]*>)<pre>'
     r"(?P<text>.*?)</pre>",

@@ -44,7 +44,7 @@ IMPORT = re.compile(
 EXPORT = re.compile(r"^export (?!default)", re.MULTILINE)
 TITLE = re.compile(r'^  question: "(.+)",$', re.MULTILINE)
 NAME = re.compile(r"^(?:export )?(?:const|let|class|function) (\w+)", re.MULTILINE)
-REM, OUR_REM = re.compile(r"([\d.]+)rem\b"), r"calc(\1 * var(--mha-rem))"
+REM, OUR_REM = re.compile(r"(-?[\d.]+)rem\b"), r"calc(\1 * var(--mha-rem))"
 VIEW = "application/vnd.jupyter.widget-view+json"
 DIGITS = 7  # of a float32: more would only be longer
 

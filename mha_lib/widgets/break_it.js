@@ -3,7 +3,7 @@ import { fixed, need, needArray, range, shapeOf } from "./arithmetic.js";
 import { button, h, more, numbers, press, put, readout, say, toggle, tryThis, widget } from "./common.js";
 import { daysAfter, isDate, today, written } from "./break_it_daily.js";
 import { WRONG } from "./break_it_mistakes.js";
-import { lossPicture, shown, threefold, thumbnail } from "./break_it_pictures.js";
+import { lossPicture, shown, twofold } from "./break_it_pictures.js";
 import { NAMES, sixPrograms, worst } from "./break_it_programs.js";
 import { begin, fresh, GROUPS, none, PUZZLES, quest, SHOWN, titleOf, visiting } from "./break_it_puzzles.js";
 
@@ -68,11 +68,7 @@ export default widget("Break it", (ui) => {
   const tiles = h("div", { class: "mha-tiles", role: "group", "aria-label": "six programs" }, NAMES.map((style, i) => {
     const [name, mark] = [style.replace("MHA", "").split(/(?<=t)(?=C)/), h("b")];
     const one = h("button", { type: "button", class: "mha-tile", onclick: () => ui.setAll({ opened: i, ...fresh }) },
-      h("span", {}, h("b", {}, name[0], h("wbr"), name.slice(1)), " ", mark),
-      thumbnail(ui, () => {
-        const [{ cells }] = programs[i].here.steps.weights.parts;
-        return { cells, ...sizes, of: [cells] };
-      }));
+      h("span", {}, h("b", {}, name[0], h("wbr"), name.slice(1)), " ", mark));
     ui.follow(() => {
       const sign = programs[i].first ? "✗" : "✓";
       put(mark, { "data-mark": sign });
@@ -199,7 +195,7 @@ export default widget("Break it", (ui) => {
     });
   });
 
-  // --- three maps and the losses ------------------------------------------------------------
+  // --- two maps and the losses ------------------------------------------------------------
   /** Of a step the part, sequence and head that are farthest from the right ones; -1: any. */
   const farthest = (step, onlyB = -1, onlyHead = -1) => {
     const { here, right } = now();
@@ -259,11 +255,11 @@ export default widget("Break it", (ui) => {
   };
   const title = h("span", { class: "mha-which" });
   const cell = readout();
-  const picture = threefold(ui, {
+  const picture = twofold(ui, {
     move: (row, column) => ui.setAll({ row, column, b: view.b, h: view.head }),
     content: () => ({
       rows: view.words, columns: view.columns, heads: view.keys ? view.words : range(view.columns).map(String), right: view.right, here: view.here, cursor: view.cursor,
-      label: `${which()}: as it should be, here, and their difference; arrow keys move the cursor`,
+      label: `${which()}: as it should be, and here; arrow keys move the cursor`,
     }),
   });
   ui.follow(() => {

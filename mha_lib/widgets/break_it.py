@@ -113,7 +113,7 @@ class BreakIt(Widget):
         return ", ".join(wrong) or "six right programs"
 
     def still(self) -> "Figure":
-        """The map of the open program, the right one and their difference."""
+        """The map of the open program beside the right one, on one scale."""
         from matplotlib.figure import Figure
 
         name = self.mistakes[self.opened]
@@ -123,15 +123,14 @@ class BreakIt(Widget):
         worst = (a - b).abs().amax((-2, -1)).argmax()
         a, b = a[worst], b[worst]
         largest = max(a.abs().max(), b.abs().max())
-        figure = Figure(figsize=(7.2, 2.6), layout="constrained")
+        figure = Figure(figsize=(6.4, 3.2), layout="constrained")
         words = WORDS[worst // (len(right[what].flatten(0, -3)) // B)]
         what_is_it = "what is wrong?" if self.sealed else name or "right"
         titles = (
             "as it should be",
             f"{NAMES[self.opened]}, {what_is_it}",
-            "difference",
         )
-        for ax, title, x in zip(figure.subplots(1, 3), titles, (a, b, b - a)):
+        for ax, title, x in zip(figure.subplots(1, 2), titles, (a, b)):
             ax.imshow(x.numpy(), cmap="PuOr_r", vmin=-largest, vmax=largest)
             ax.set_title(title, size=10)
             ax.set_yticks(range(T), words)

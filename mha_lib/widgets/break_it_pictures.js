@@ -1,9 +1,11 @@
-// The pictures of the break-it machine: small maps of a whole program, three large ones
-// beside each other, two losses.
+// The pictures of the break-it machine: a map as it should be and as it is, two losses.
 import { fixed, range } from "./arithmetic.js";
-import { css, h, palette, put, shade, svg } from "./common.js";
+import { corner, css, h, palette, put, shade, svg } from "./common.js";
 
 const FONT = "system-ui, sans-serif";
+const WIDEST = 24; // pixels of a cell
+const HIGH = { desk: 18, phone: 16 };
+const CORNER = 6;
 const CLOSE = 1; // nats: losses that end nearer to each other are drawn larger
 
 /** On a phone, where all of it has to fit one screen. */
@@ -18,38 +20,16 @@ function prepared(canvas, width, height) {
   return context;
 }
 
-/** All maps (B, H, T, S) of a program; `differs(i)` marks cells that are wrong. */
-export function thumbnail(ui, content) {
-  const canvas = h("canvas", { "aria-hidden": "true" });
-  let known = null;
-  ui.follow(() => {
-    const { cells, B, H, T, of } = content();
-    const colours = palette(ui.root);
-    const cell = narrow(ui) ? 2 : 3;
-    const now = [...of, colours, cell, window.devicePixelRatio];
-    if (known && now.every((x, i) => x === known[i])) return;
-    known = now;
-    const gap = cell + 1;
-    const side = T * cell + gap;
-    const context = prepared(canvas, H * side - gap, B * side - gap);
-    cells.forEach((x, i) => {
-      const [b, head, t, s] = [Math.floor(i / (H * T * T)), Math.floor(i / (T * T)) % H, Math.floor(i / T) % T, i % T];
-      context.fillStyle = css(shade(colours, Math.max(-1, Math.min(1, x))));
-      context.fillRect(head * side + s * cell, b * side + t * cell, cell, cell);
-    });
-  });
-  return canvas;
-}
-
 /**
- * What is right, what is here, and their difference, with one cursor for all three.
+ * What is right beside what is here, on one scale of colours and with one cursor; a red
+ * corner marks each number that differs.
  *
  * `content()` gives {rows, heads: labels, columns: count, right, here: cells, cursor, label};
  * `move(i, j)` is called where the pointer or the arrow keys go.
  */
-export function threefold(ui, { content, move }) {
+export function twofold(ui, { content, move }) {
   const canvas = h("canvas", { "aria-hidden": "true" });
-  const frame = h("div", { class: "mha-map", tabindex: "0", role: "application", "aria-roledescription": "three maps" }, canvas);
+  const frame = h("div", { class: "mha-map", tabindex: "0", role: "application", "aria-roledescription": "two maps" }, canvas);
   let [layout, now] = [null, null];
 
   const at = (event) => {
@@ -58,7 +38,7 @@ export function threefold(ui, { content, move }) {
     const x = event.clientX - box.left - left;
     const inside = x - Math.floor(x / step) * step;
     const [i, j] = [Math.floor((event.clientY - box.top - top) / high), Math.floor(inside / wide)];
-    if (x >= 0 && x < 3 * step && i >= 0 && i < now.rows.length && j < now.columns && `${now.cursor}` !== `${[i, j]}`) move(i, j);
+    if (x >= 0 && x < 2 * step && i >= 0 && i < now.rows.length && j < now.columns && `${now.cursor}` !== `${[i, j]}`) move(i, j);
   };
   frame.addEventListener("pointermove", at);
   frame.addEventListener("pointerdown", at);
@@ -89,17 +69,16 @@ export function threefold(ui, { content, move }) {
     context0.font = `bold 12px ${FONT}`;
     const left = Math.ceil(Math.max(...rows.map((x) => context0.measureText(x).width))) + 8;
     const gap = 12;
-    const panel = Math.min(114, Math.floor((width - left - 2 * gap) / 3));
-    const wide = panel / columns;
-    const high = Math.min(narrow(ui) ? 11 : 12, Math.floor(panel / rows.length));
+    const wide = Math.min(WIDEST, Math.floor((width - left - gap - 2) / 2 / columns));
+    const [panel, high] = [wide * columns, HIGH[narrow(ui) ? "phone" : "desk"]];
     context0.font = `bold 11px ${FONT}`;
     const top = 14 + Math.ceil(Math.max(...rows.concat(heads).map((x) => context0.measureText(x).width))) + 3;
     layout = { left, top, wide, high, step: panel + gap };
-    const context = prepared(canvas, left + 3 * panel + 2 * gap + 2, top + rows.length * high + 2);
+    const context = prepared(canvas, left + 2 * panel + gap + 2, top + rows.length * high + 2);
     const number = (x) => Number.isFinite(x) && Math.abs(x) < 1e300;
     const largest = Math.max(1e-9, ...right.concat(here).filter(number).map(Math.abs));
-    const apart = here.map((x, i) => (number(x) && number(right[i]) ? x - right[i] : x === right[i] ? 0 : 2 * largest));
-    const most = Math.max(1e-9, ...apart.map(Math.abs));
+    const same = (a, b) => a === b || (Number.isNaN(a) && Number.isNaN(b)) || Math.abs(a - b) <= 1e-9 * largest;
+    const differs = here.map((x, i) => !same(x, right[i]));
     context.textBaseline = "middle";
     const write = (text, x, y, align, font = "12px", colour = colours.text) => {
       Object.assign(context, { textAlign: align, fillStyle: colour, font: `${font} ${FONT}` });
@@ -107,7 +86,7 @@ export function threefold(ui, { content, move }) {
     };
     rows.forEach((text, i) => write(text, left - 6, top + (i + 0.5) * high, "right",
       i === cursor[0] ? "bold 12px" : "12px", i === cursor[0] ? colours.accent : colours.text));
-    ["as it should be", "here", "difference"].forEach((title, n) => {
+    ["as it should be", differs.some(Boolean) ? "here" : "here: no difference"].forEach((title, n) => {
       const x0 = left + n * (panel + gap);
       write(title, x0, 7, "left", "12px", colours.muted);
       heads.forEach((text, j) => { // upright, as narrow as its column
@@ -119,13 +98,10 @@ export function threefold(ui, { content, move }) {
         write(text, 0, 0, "left", j === cursor[1] ? "bold 11px" : "11px", j === cursor[1] ? colours.accent : colours.text);
         context.restore();
       });
-      const cells = [right, here, apart][n];
-      const scale = n === 2 ? most : largest;
-      const equal = n === 2 && apart.every((x) => Math.abs(x) <= 1e-9 * largest);
-      cells.forEach((x, k) => {
+      [right, here][n].forEach((x, k) => {
         const [i, j] = [Math.floor(k / columns), k % columns];
         const [cx, cy] = [x0 + j * wide, top + i * high];
-        context.fillStyle = css(shade(colours, equal || !number(x) ? 0 : x / scale));
+        context.fillStyle = css(shade(colours, number(x) ? x / largest : 0));
         context.fillRect(cx, cy, wide - 1, high - 1);
         if (!number(x)) {
           context.strokeStyle = x === -Infinity ? colours.hidden : colours.wrong;
@@ -135,9 +111,8 @@ export function threefold(ui, { content, move }) {
           context.lineTo(cx + wide - 3, cy + 2);
           context.stroke();
         }
+        if (differs[k]) corner(context, colours.wrong, cx + wide - 1, cy, CORNER);
       });
-      if (equal) write("none", x0 + panel / 2, top + rows.length * high / 2, "center", "bold 13px");
-      if (equal) return; // a cursor would stand in the word
       Object.assign(context, { strokeStyle: colours.accent, lineWidth: 2 });
       context.strokeRect(x0 + cursor[1] * wide, top + cursor[0] * high, wide - 1, high - 1);
     });

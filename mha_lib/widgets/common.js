@@ -431,3 +431,13 @@ export function shade(colours, x) {
 /** [r, g, b] as CSS writes it. */
 export const css = (rgb) => `rgb(${rgb.join(" ")})`;
 export const ink = (rgb) => (luminance(rgb) > 0.55 ? "#111" : "#fff");
+
+/** A mark by shape as well as by colour: this number is another on the other side. */
+export function corner(context, colour, right, top, size) {
+  context.fillStyle = colour;
+  context.beginPath();
+  context.moveTo(right - size, top);
+  context.lineTo(right, top);
+  context.lineTo(right, top + size);
+  context.fill();
+}

@@ -294,9 +294,11 @@ export default widget("Mask painter", (ui) => {
     };
     return { ...all, mask: ruled((trait) => (trait in all ? all[trait] : ui.get(trait))) };
   };
-  const some = ui.first.length < S ? ui.first.length : Math.ceil(S / 2); // as the lesson has
+  const some = ui.first.length % S || Math.max(1, Math.floor(S / 2)); // real keys: as the lesson has, else half
   const TRIES = {
-    "causal": { state: only({ causal: true }), note: "No word sees a later one: the first has only itself, and weight 1." },
+    "add padding": {
+      state: only({ causal: true, length: some }), note: "The columns of the padding are hidden too. Every query still sees a key.",
+    },
     "padding on the left": {
       state: only({ causal: true, length: some, side: "left" }),
       note: "Padding first: a query that sees padding alone has an empty row. Read the warning below." },

@@ -5,6 +5,7 @@ import {
   slider, widget,
 } from "./common.js";
 import { heatmap } from "./heatmap.js";
+import { arcs } from "./model_lab_arcs.js";
 import { makeLab, readable } from "./model_lab_views.js";
 import { loadPacked } from "./packed_model.js";
 
@@ -12,10 +13,12 @@ const TEMPERATURES = range(21).map((i) => i / 10);
 const MOST_LETTERS = 2000;
 const AT_ONCE = 40; // tokens that it writes before it stops
 const PAUSE = 90; // milliseconds from one to the next
-const TALL = 214; // pixels that the map may take, as high as the heads beside it
+const TALL = 188; // pixels that the map may take: with its buttons as high as the heads beside it
+const WINDOW = 8; // tokens in the large map: their cells and words are read
+const STEP = 4; // tokens from one window to the next
 const SHARE = 6; // milliseconds of a frame for writing, where nothing may move
 
-const begin = { temperature: 1, query: -1, key: -1, off: [], compared: [] };
+const begin = { temperature: 1, query: -1, key: -1, start: -1, off: [], compared: [] };
 const TRIES = {
   "the bracket": {
     note: "Layer 0, head 3 looks back at “[”. Without it, the model closes another bracket: “)”.",
@@ -47,7 +50,7 @@ function check(ui, { layers, heads }) {
   whole("layer", 0, layers);
   whole("head", 0, heads);
   whole("seed", 0, 2 ** 31);
-  for (const trait of ["query", "key"]) whole(trait, -1, MOST_LETTERS);
+  for (const trait of ["query", "key", "start"]) whole(trait, -1, MOST_LETTERS);
   for (const trait of ["off", "compared"]) {
     const list = ui.get(trait);
     need(Array.isArray(list) && list.every((x) => Number.isInteger(x) && x >= 0 && x < layers * heads),
@@ -106,14 +109,23 @@ export default widget("Model lab", (ui) => {
     known = wanted;
   });
 
+  /** [first, behind the last] of the tokens in the large map; what is outlined is among them. */
+  const shown = () => {
+    const count = now.words.length;
+    const most = Math.max(0, count - WINDOW);
+    const [start, i] = [ui.get("start"), Math.min(ui.get("query"), count - 1)];
+    let from = start < 0 ? most : Math.min(start, most);
+    if (i >= 0) from = Math.max(Math.min(from, i), i - WINDOW + 1);
+    return [from, Math.min(count, from + WINDOW)];
+  };
   const place = () => {
-    const last = now.words.length - 1;
-    const i = ui.get("query") < 0 ? last : Math.min(ui.get("query"), last);
-    const row = now.maps[chosen()][i];
-    const j = ui.get("key") < 0 ? row.indexOf(Math.max(...row)) : Math.min(ui.get("key"), last);
+    const [from, end] = shown();
+    const i = ui.get("query") < 0 ? end - 1 : Math.min(ui.get("query"), end - 1);
+    const row = now.maps[chosen()][i].slice(from);
+    const j = ui.get("key") < from ? from + row.indexOf(Math.max(...row)) : Math.min(ui.get("key"), end - 1);
     return [i, j];
   };
-  const change = (traits) => ui.setAll({ query: -1, key: -1, ...("text" in traits ? { compared: [] } : {}), ...traits });
+  const change = (traits) => ui.setAll({ query: -1, key: -1, ...("text" in traits ? { compared: [], start: -1 } : {}), ...traits });
 
   // --- the way back: the state before each act --------------------------------------
   const KEPT = ["text", "off", "compared", "temperature", "seed", "layer", "head"];
@@ -217,23 +229,32 @@ export default widget("Model lab", (ui) => {
     allOn.disabled = !ui.get("off").length;
   });
 
+  ui.follow(() => ui.lead(isOff(chosen()) ? `First turn ${name(chosen())} on, and watch the bars.`
+    : "Now press another head, and turn it off."));
+
   const labels = new WeakMap(); // the same list for the same words, or the map is drawn anew
   const wordsOf = (view) => {
     if (!labels.has(view)) labels.set(view, view.words.map(readable));
     return labels.get(view);
   };
+  let inside = null; // the words in the window
+  const wordsShown = () => {
+    const [from, end] = shown();
+    if (inside?.now !== now || inside.from !== from) inside = { now, from, words: wordsOf(now).slice(from, end).map(shortened) };
+    return inside.words;
+  };
   const large = heatmap(ui, {
     most: () => 24,
     tall: () => TALL,
-    move: (i, j) => ui.setAll({ query: i, key: Math.min(i, j) }),
+    move: (i, j) => ui.setAll({ query: shown()[0] + i, key: shown()[0] + Math.min(i, j) }),
     content() {
-      const map = now.maps[chosen()];
-      const [i, j] = place();
+      const [map, [from], words] = [now.maps[chosen()], shown(), wordsShown()];
+      const [i, j] = place().map((x) => x - from);
       return {
-        rows: wordsOf(now),
-        columns: wordsOf(now),
-        value: (a, b) => map[a][b] ?? 0,
-        text: (a, b) => fixed(map[a][b]),
+        rows: words,
+        columns: words,
+        value: (a, b) => map[from + a][from + b] ?? 0,
+        text: (a, b) => fixed(map[from + a][from + b]),
         hidden: (a, b) => b > a,
         of: [map],
         cursor: [i, j],
@@ -241,6 +262,35 @@ export default widget("Model lab", (ui) => {
         label: `weights of ${inWords(chosen())}: arrow keys move from cell to cell`,
       };
     },
+  });
+  const oneWord = arcs(ui, {
+    move: (row) => ui.setAll({ query: shown()[0] + row, key: -1 }),
+    content() {
+      const [[from], [i]] = [shown(), place()];
+      const weights = now.maps[chosen()][i].slice(from);
+      const rest = 1 - weights.reduce((sum, x) => sum + x, 0);
+      return {
+        words: wordsOf(now).slice(...shown()), row: i - from, weights, earlier: now.read > now.words.length || from ? Math.max(0, rest) : 0,
+        label: `where “${wordsOf(now)[i]}” looks, of ${inWords(chosen())}: arrow keys go from word to word`,
+      };
+    },
+  });
+  const [asMap, asArcs] = [["map", false], ["one word", true]].map(([label, value]) =>
+    button(label, () => ui.set("arcs", value)));
+  const [sooner, later] = [["◂", -STEP, "earlier tokens"], ["▸", STEP, "later tokens"]].map(([label, by, title]) => {
+    const one = button(label, () => ui.setAll({
+      start: Math.max(0, Math.min(now.words.length - WINDOW, shown()[0] + by)), query: -1, key: -1 }));
+    put(one, { "aria-label": title, title });
+    return one;
+  });
+  ui.follow(() => {
+    [large.hidden, oneWord.hidden] = [ui.get("arcs"), !ui.get("arcs")];
+    press(asMap, !ui.get("arcs"));
+    press(asArcs, ui.get("arcs"));
+    const [from, end] = shown();
+    sooner.hidden = later.hidden = now.words.length <= WINDOW;
+    put(sooner, { "aria-disabled": from === 0 }); // not disabled: they keep the focus
+    put(later, { "aria-disabled": end === now.words.length });
   });
   const line = readout();
   const panels = h("div", { class: "mha-panels" });
@@ -250,9 +300,10 @@ export default widget("Model lab", (ui) => {
     const [query, key] = [i, j].map((k) => readable(now.words[k]));
     const who = inWords(chosen()).replace("l", "L");
     const weight = `${who}: “${query}” looks at “${key}” with weight ${fixed(now.maps[chosen()][i][j])}.`;
-    const tokens = now.of > now.read ? ` Only the last ${now.read} of ${now.of} tokens are read.`
-      : now.of > now.words.length ? ` The maps show the last ${now.words.length} of ${now.of} tokens.` : "";
     const hint = waiting && !trouble ? "Loading the model … " : trouble && waiting ? `${trouble} ` : "";
+    const [from, end] = shown().map((x) => x + now.read - now.words.length);
+    const tokens = now.of > now.read ? ` Only the last ${now.read} of ${now.of} tokens are read.`
+      : now.of > WINDOW && !hint ? ` Shown: tokens ${from + 1} to ${end} of ${now.of}.` : "";
     const empty = !ui.get("text");
     say(line, empty ? "Type something: the model says what comes next." : `${hint}${weight}${tokens}`);
     for (const part of [panels, both]) {
@@ -265,9 +316,9 @@ export default widget("Model lab", (ui) => {
   const next = h("ol", { class: "mha-next", "aria-label": "what comes next" });
   const full = () => Boolean(lab) && now.of >= lab.context;
   const legend = h("div", { class: "mha-caption mha-legend" });
-  const which = (called = name) => {
+  const which = () => {
     const off = ui.get("off");
-    return `without ${off.length > 1 ? `${off.length} heads` : called(off[0])}`;
+    return `without ${off.length > 1 ? `${off.length} heads` : name(off[0])}`;
   };
   ui.follow(() => {
     const some = ui.get("off").length > 0;
@@ -288,7 +339,7 @@ export default widget("Model lab", (ui) => {
       say(value, some ? `${percent(before)} → ${percent(after)}` : percent(before));
     });
     legend.replaceChildren("What comes next: ", h("i", { class: "mha-whole" }), "whole model",
-      ...(some ? [", ", h("i"), which((i) => `${inWords(i)} (${name(i)})`)] : []),
+      ...(some ? [", ", h("i"), which()] : []),
       ui.get("temperature") === 0 ? " (temperature 0)" : "");
   });
   function appendToken(token) {
@@ -376,7 +427,8 @@ export default widget("Model lab", (ui) => {
 
   panels.append(
     h("div", { class: "mha-all" }, small, h("div", { class: "mha-switch" }, flip, allOn)),
-    h("div", { class: "mha-one" }, large),
+    h("div", { class: "mha-one" }, large, oneWord,
+      h("div", { class: "mha-views", role: "group", "aria-label": "how weights are shown" }, asMap, asArcs, sooner, later)),
     h("div", { class: "mha-chances" }, legend, next));
   both.append(beside);
   ui.root.append(
@@ -402,9 +454,11 @@ export default widget("Model lab", (ui) => {
   );
 }, {
   question: "Which head knows what comes next?",
-  lead: "Press a head to see it, then turn it off or on.",
-  lesson: ["text", "off", "compared", "layer", "head", "query", "key", "temperature", "seed"],
+  lesson: ["text", "off", "compared", "layer", "head", "query", "key", "start", "arcs", "temperature", "seed"],
 });
+
+/** A word at a row of the map: what is longer takes the cells' room. */
+const shortened = (word) => (word.length > 5 ? `${word.slice(0, 4)}…` : word);
 
 /** A causal map as one picture, a pixel a cell. */
 function paint(canvas, map, colours) {

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from traitlets import Dict, Float, Int, List, Unicode
+from traitlets import Bool, Dict, Float, Int, List, Unicode
 
 from mha_lib.widgets.base import Widget, lists, module, style
 
@@ -35,6 +35,12 @@ class ModelLab(Widget):
             token has probability 1.
         seed: of writing on, 0 to 2³¹ − 1.
 
+    Attributes:
+        query, key: the tokens whose weight is told, counted from 0 among those in the
+            small maps, the last 32 that are read; −1: the last one, and its largest.
+        start: the first of the eight tokens in the large map; −1: the last eight.
+        arcs: show where one token looks, and no map.
+
     Raises:
         TypeError: a text that is none.
         ValueError: an empty or too long text, a head that the model does not have,
@@ -61,6 +67,8 @@ class ModelLab(Widget):
     head = Int(0).tag(sync=True)
     query = Int(-1).tag(sync=True)
     key = Int(-1).tag(sync=True)
+    start = Int(-1).tag(sync=True)
+    arcs = Bool(False).tag(sync=True)
     temperature = Float(1.0).tag(sync=True)
     seed = Int(0).tag(sync=True)
     sizes = Dict().tag(sync=True)

@@ -1,8 +1,8 @@
 // One input through two of the six styles: each takes its own steps in its own layout.
 import { fixed, need, needArray, shapeOf } from "./arithmetic.js";
 import {
-  button, choice, controls, css, h, ink, inRoles, more, numbers, palette, put, readout, say, shade, slider,
-  toggle, tryThis, widget,
+  button, choice, corner, css, h, ink, inRoles, more, numbers, palette, press, put, readout, say, shade,
+  tryThis, widget,
 } from "./common.js";
 import {
   compare, described, fill, letter, MISTAKES, parameters, run, STYLES,
@@ -11,10 +11,11 @@ import {
 // --- the picture of one tensor: a block for every index of the axes before the last two
 
 const [ROWHEAD, HEADING] = [22, 28]; // pixels; the letters of two axes stand in the first
-const SIZES = [[38, 20], [30, 20], [28, 18], [28, 15], [18, 14], [12, 12], [8, 10], [4, 10]];
-const LEGIBLE = 28; // pixels that a number needs
+const SIZES = [[38, 20], [30, 20], [26, 18], [26, 15], [18, 14], [12, 12], [8, 10], [4, 10]];
+const LEGIBLE = 26; // pixels that a number needs
 const NARROW = 560;
-const TALLEST = { wide: 213, narrow: 130 }; // pixels; what is higher is scrolled
+const TALLEST = { wide: 190, stacked: 130, narrow: 126 }; // pixels; what is higher is scrolled
+const ABREAST = 5; // columns of a block that stands beside another one
 const SMALLEST = 8; // pixels of a cell that is seen
 
 /** All blocks in sight: with numbers, else as colours, else scrolled with small numbers. */
@@ -60,7 +61,7 @@ function picture(ui, side, now, go) {
   };
   /** What lies below the edge shows by a fade, until it has been scrolled to. */
   const more = () => {
-    frame.toggleAttribute("data-below", frame.scrollTop + frame.clientHeight < frame.scrollHeight - 4);
+    frame.toggleAttribute("data-below", frame.scrollTop + frame.clientHeight < layout.height - 4);
   };
   frame.addEventListener("scroll", more, { passive: true });
   frame.addEventListener("pointermove", point);
@@ -89,14 +90,14 @@ function picture(ui, side, now, go) {
   let known = [];
   ui.draw(() => {
     const { step, at, largest, differs } = now();
-    const [width, wide] = [Math.max(150, ui.width(frame)), ui.width(ui.root) >= NARROW];
+    const [width, wide] = [Math.max(140, ui.width(frame)), ui.width(ui.root) >= NARROW];
     const scale = window.devicePixelRatio || 1;
-    const state = [step, now().other, JSON.stringify(at), width, wide, scale, palette(ui.root)];
+    const state = [step, JSON.stringify(at), width, wide, scale, palette(ui.root)];
     if (state.every((x, i) => x === known[i])) return;
     known = state;
     put(frame, { "aria-label": `${side}: ${fill(step.name, { h: "h" })}, ${step.title}; ` +
       "arrow keys move in a block, Page Up and Page Down from block to block" });
-    const tallest = TALLEST[wide ? "wide" : "narrow"];
+    const tallest = TALLEST[!wide ? "narrow" : step.whose && step.columns > ABREAST ? "stacked" : "wide"];
     layout = arrange(step, width, tallest);
     frame.style.maxHeight = `${tallest}px`;
     Object.assign(canvas, { width: Math.round(width * scale), height: Math.round(layout.height * scale) });
@@ -162,12 +163,13 @@ function drawTensor(context, step, at, largest, { wide, high, block, across }, c
         context.fillRect(x, y, wide - 1, high - 1);
         if (hidden) {
           line(context, colours.hidden, 1, [x + 2, y + high - 3], [x + wide - 3, y + 2]);
-        } else if (wide >= 26) {
-          const digits = fixed(data[k], wide < 38 ? 1 : 2);
+        } else if (wide >= LEGIBLE) {
+          const long = wide < 30 && Math.abs(data[k]) >= 9.95;
+          const digits = fixed(data[k], long ? 0 : wide < 38 ? 1 : 2);
           const text = wide < 30 ? digits.replace("0.", ".") : digits; // the letters stay as large
           write(text, x + (wide - 1) / 2, y + high / 2, "center", ink(back));
         }
-        if (differs(k)) corner(context, colours.wrong, x + wide - 1, y, Math.min(8, wide / 2));
+        if (differs(k)) corner(context, colours.wrong, x + wide - 1, y, Math.min(5, wide / 2));
       }
     }
     for (let j = 1; j < columns; j++) {
@@ -191,16 +193,6 @@ function blockOf(step, n) {
   return { ...step, first, places, data, offset: (place) => step.offset(place) - first };
 }
 
-/** A mark by shape as well as by colour: this number is another on the other side. */
-function corner(context, colour, right, top, size) {
-  context.fillStyle = colour;
-  context.beginPath();
-  context.moveTo(right - size, top);
-  context.lineTo(right, top);
-  context.lineTo(right, top + size);
-  context.fill();
-}
-
 function line(context, colour, width, from, to) {
   Object.assign(context, { strokeStyle: colour, lineWidth: width });
   context.beginPath();
@@ -213,8 +205,8 @@ function line(context, colour, width, from, to) {
 
 const DATA = ["x", "matrices", "biases", "num_heads", "mask", "tokens"];
 const EQUAL = 1e-9; // far above rounding in float64, far below any mistake
-const VIEWS = [["difference", "right minus left"], ["numbers", "its own numbers"]];
 const BEGIN = { h: 1, t: 2, d: 1 }; // the element that is outlined where nothing differs
+const MOST = { r: -1, b: -1, h: -1, t: -1, s: -1, d: -1 }; // where the two differ most
 
 function check(ui) {
   const [B, T, E] = needArray(ui.get("x"), "x", 3);
@@ -235,7 +227,6 @@ function check(ui) {
   for (const side of ["left", "right"]) {
     need(STYLES[ui.get(side)], `there is no style “${ui.get(side)}”.`);
   }
-  need(VIEWS.some(([view]) => view === ui.get("view")), `there is no view “${ui.get("view")}”.`);
   need(MISTAKES[ui.get("mistake")], `there is no mistake “${ui.get("mistake")}”.`);
 }
 
@@ -254,7 +245,7 @@ export default widget("Versions side by side", (ui) => {
     return made.get(key);
   };
   ui.follow(() => {
-    const state = [...DATA, "left", "right", "mistake", "view"].map(ui.get);
+    const state = [...DATA, "left", "right", "mistake"].map(ui.get);
     if (state.every((x, i) => x === known[i])) return;
     if (DATA.some((_, i) => state[i] !== known[i])) {
       check(ui);
@@ -274,7 +265,6 @@ export default widget("Versions side by side", (ui) => {
   const current = () => Math.max(0, Math.min(pairs.length - 1, ui.get("step")));
   const pair = () => pairs[current()];
   const equal = ({ count }) => count === 0;
-  const subtracted = () => ui.get("view") === "difference" && !equal(pair());
   /** What is outlined; −1 stands for where the two differ most. */
   const cursor = () => {
     const most = equal(pair()) ? BEGIN : apart(pair().most);
@@ -289,31 +279,6 @@ export default widget("Versions side by side", (ui) => {
     if (Object.entries(at).some(([trait, value]) => ui.get(trait) !== value)) ui.setAll(at);
   };
   const value = (step, at) => `${step.element(at)} = ${shown(step.data[step.offset(at)])}`;
-  const turn = (by) => ui.set("step", Math.max(0, Math.min(pairs.length - 1, current() + by)));
-
-  const [previous, next] = [button("previous", () => turn(-1)), button("next", () => turn(1))];
-  const named = h("span", { class: "mha-caption" }, "Step:");
-  const list = h("div", { class: "mha-steps", role: "group", "aria-label": "steps" });
-  ui.follow(() => {
-    const all = list.getElementsByTagName("button");
-    if (all.length !== pairs.length) {
-      list.replaceChildren(named, ...pairs.map((_, i) => {
-        const one = button("", () => ui.set("step", i));
-        one.append(h("span"), " ", h("b"));
-        return one;
-      }));
-    }
-    const first = pairs.findIndex((one) => !equal(one));
-    pairs.forEach((one, i) => {
-      const [name, sign] = all[i].children;
-      say(name, one.name);
-      say(sign, equal(one) ? "=" : "≠");
-      put(sign, { "data-mark": sign.textContent });
-      put(all[i], { "aria-pressed": i === current(), "data-first": i === first });
-    });
-    put(previous, { "aria-disabled": current() === 0 }); // not disabled: it keeps the focus
-    put(next, { "aria-disabled": current() === pairs.length - 1 });
-  });
 
   // None, at the step that is shown; then each mistake at the step where it is made.
   const TITLES = { exchange: "exchange q, k", scale: "wrong scale", merge: "interleave" };
@@ -321,60 +286,80 @@ export default widget("Versions side by side", (ui) => {
   const tries = tryThis(ui, () => ({
     "no mistake": { state: { mistake: "none" } },
     ...Object.fromEntries(Object.entries(TITLES).map(([mistake, title]) =>
-      [title, { state: { mistake, step: stepOf(MISTAKES[mistake][1]) }, holds: { mistake } }])),
+      [title, { state: { mistake, step: stepOf(MISTAKES[mistake][1]), ...MOST }, holds: { mistake } }])),
   }), "Mistake");
 
+  // --- both programs, a step in each row: a press opens it ---------------------------------
+  const styles = ["left", "right"].map((trait) =>
+    choice(ui, { label: trait, trait, options: Object.keys(STYLES).map((x) => [x, x]) }));
+  const rows = h("div", { class: "mha-steps", role: "group", "aria-label": "steps of both programs" });
+  ui.follow(() => {
+    const all = rows.children;
+    if (all.length !== pairs.length) {
+      rows.replaceChildren(...pairs.map((_, i) => {
+        const one = button("", () => ui.set("step", i));
+        one.append(h("span"), h("span"), h("b"), h("span"));
+        return one;
+      }));
+    }
+    const first = pairs.findIndex((one) => !equal(one));
+    pairs.forEach((one, i) => {
+      const [name, left, sign, right] = all[i].children;
+      say(name, one.name);
+      say(left, one.left.shortly);
+      say(sign, equal(one) ? "=" : "≠");
+      say(right, one.right.shortly);
+      put(sign, { "data-mark": sign.textContent });
+      put(all[i], { "data-first": i === first,
+        "aria-label": `${one.name} ${sign.textContent} left ${one.left.shortly}, right ${one.right.shortly}` });
+      press(all[i], i === current());
+    });
+  });
+
+  // --- the open step ---------------------------------------------------------------------
+  /** Of a step that differs one block, on both sides laid out as on the left. */
+  let cut = null;
+  const blocks = () => { // the same objects for the same block, or they are drawn anew
+    const { left, laid } = pair();
+    const n = Math.floor(left.offset(cursor()) / (left.rows * left.columns));
+    if (cut?.laid !== laid || cut.n !== n) {
+      cut = { laid, n, left: { ...blockOf(left, n), whose: "left" }, right: { ...blockOf(laid, n), whose: "right" } };
+    }
+    return cut;
+  };
   const side = (trait) => {
     const [code, shape, wrong] = [h("code"), h("p", { class: "mha-shape" }), h("p", { class: "mha-warning" })];
     ui.follow(() => {
       const step = pair()[trait];
       const mistake = MISTAKES[ui.get("mistake")];
       if (code.textContent !== step.code) code.replaceChildren(...inRoles(step.code));
-      say(shape, `${fill(step.name, { h: "h" })} · ${step.title}`);
+      say(shape, `${trait}: ${fill(step.name, { h: "h" })} · ${step.title}`);
       wrong.hidden = trait === "left" || !mistake[1];
       const here = mistake[1] === pair().name;
       say(wrong, `Mistake${here ? "" : ` in “${mistake[1]}”`}: ${mistake[0]}.`);
     });
-    const other = trait === "left" ? "right" : "left";
-    let cut = null;
+    return h("div", { class: "mha-version" }, shape,
+      h("pre", { tabindex: "0", role: "group", "aria-label": `code of the ${trait} style` }, code), wrong);
+  };
+  const grid = (trait) => {
     const differs = (k) => {
-      const { [trait]: here, [other]: there, largest } = pair();
-      const [a, b] = [here.data[k], there.data[there.offset(here.places[k])]];
-      return a !== b && !(Math.abs(a - b) <= EQUAL * largest);
+      const { left, laid, largest } = pair();
+      const i = blocks().left.first + k;
+      return left.data[i] !== laid.data[i] && !(Math.abs(left.data[i] - laid.data[i]) <= EQUAL * largest);
     };
-    const block = () => { // the same object for the same block, or it is drawn anew
-      const whole = pair()[trait === "left" ? "left" : "apart"];
-      const n = Math.floor(whole.offset(cursor()) / (whole.rows * whole.columns));
-      if (cut?.whole !== whole || cut.n !== n) cut = { whole, n, step: { ...blockOf(whole, n), whose: trait === "left" ? "left" : "right − left" } };
-      return cut;
-    };
-    const now = () => (subtracted() ? {
-      ...block(), at: cursor(), other: null, differs: () => false,
-      largest: trait === "left" ? pair().largest : pair().difference,
-    } : { step: pair()[trait], at: cursor(), other: pair()[other], differs, largest: pair().largest });
-    const many = h("span");
-    const view = trait === "right" && controls(many, choice(ui, { label: "grid:", trait: "view", options: VIEWS }));
-    ui.follow(() => {
-      if (view) view.hidden = equal(pair());
-      say(many, `${pair().count} of ${pair().left.data.length} differ`);
-    });
-    return h("div", { class: "mha-version" },
-      h("div", { class: "mha-about" },
-        choice(ui, { label: trait, trait, options: Object.keys(STYLES).map((x) => [x, x]) }), shape),
-      h("pre", { tabindex: "0", role: "group", "aria-label": `code of the ${trait} style` }, code),
-      wrong, view || "",
-      picture(ui, trait, now, go));
+    return picture(ui, trait, () => {
+      const [{ largest }, at] = [pair(), cursor()];
+      if (equal(pair())) return { step: pair()[trait], at, largest, differs: () => false };
+      return { step: blocks()[trait], whole: pair().left, at, largest, differs };
+    }, go);
   };
 
-  const versions = h("div", { class: "mha-versions" }, side("left"), side("right"));
-  ui.follow(() => {
-    put(versions, { "data-subtracted": subtracted() });
-    ui.root.dataset.grids = ui.get("grids");
-  });
+  const grids = h("div", { class: "mha-grids" }, grid("left"), grid("right"));
+  ui.follow(() => put(grids, { "data-stacked": !equal(pair()) && pair().left.columns > ABREAST }));
 
   const [element, verdict, axes] = [readout(), readout(), h("p", { class: "mha-axes" })];
   ui.follow(() => {
-    const { left, right, difference } = pair();
+    const { left, right, difference, count } = pair();
     const at = cursor();
     const most = !equal(pair()) && Object.entries(pair().most).every(([x, n]) => at[x] === n);
     const letters = [...new Set(left.groups.flat())].sort((a, b) => "rbhtsde".indexOf(a) - "rbhtsde".indexOf(b));
@@ -383,16 +368,16 @@ export default widget("Versions side by side", (ui) => {
       return `${x} = ${at[x]}` + ("ts".includes(x) ? ` “${ui.get("tokens")[at.b][at[x]]}”` : "");
     }).join(", ");
     say(element, `Outlined${most ? `, where they differ most, by ${fixed(difference, 4)}` : ""}: ${place}. Left ${value(left, at)}, right ${value(right, at)}.`);
-    const shapes = left.title === right.title ? "" : "Other shapes are fine.";
     const first = pairs.find((one) => !equal(one));
-    say(verdict, [
-      equal(pair()) ? `= Same numbers here, up to ${difference ? difference.toExponential(1) : 0}.`
-        : first === pair() ? "≠ Here the numbers part." : `≠ They parted in “${first.name}”.`,
-      equal(pair()) && first ? `They part in “${first.name}”.` : shapes,
-    ].join(" "));
+    const [same, many] = [left.title === right.title, `${count} of ${left.data.length} differ.`];
+    say(verdict, !equal(pair())
+      ? (first === pair() ? `≠ Here the numbers part: ${many}` : `≠ They parted in “${first.name}”: ${many}`)
+      : `= Same numbers here, up to ${difference ? difference.toExponential(1) : 0}.` +
+        (first ? ` They part in “${first.name}”.` : same ? "" : " Other shapes are fine."));
     put(verdict, { "data-mark": verdict.textContent[0] });
-    ui.lead(first ? "Left is correct. Right errs at the first ≠."
-      : "Two correct programs: every step agrees.");
+    ui.lead(first ? "They agree down to ≠. Press “no mistake”."
+      : ui.get("left") === ui.get("right") ? "One program twice: choose another one."
+        : "Other code, other shapes, the same numbers.");
     const joined = [...new Set([...left.joined, ...right.joined])];
     say(axes, `Axes: ${left.axes} ↔ ${right.axes}` + (joined.length ? `, where ${joined.join("; ")}` : "") +
       (joined.some((x) => x.includes("r·")) ? "; r = 0, 1, 2 for q, k, v" : "") + ".");
@@ -402,34 +387,32 @@ export default widget("Versions side by side", (ui) => {
   const content = () => {
     if (table?.pair === pair()) return table;
     const { left, right, name } = pair();
-    const rows = left.places.map((at, i) => {
+    const cells = left.places.map((at, i) => {
       const place = Object.entries(at).map(([x, n]) => (x === "r" ? "qkv"[n] : `${x} ${n}`)).join(", ");
       return [place, left.element(at), shown(left.data[i]), right.element(at), shown(right.data[right.offset(at)])];
     });
-    table = { pair: pair(), caption: `${name}: ${left.title} and ${right.title}`, rows,
+    table = { pair: pair(), caption: `${name}: ${left.title} and ${right.title}`, rows: cells,
       columns: ["element", "left", "value on the left", "right", "value on the right"] };
     return table;
   };
 
   ui.root.append(
     ui.get("note") ? h("p", { class: "mha-warning" }, ui.get("note")) : "",
-    tries, list, h("div", { class: "mha-turn" }, previous, next, verdict),
-    versions,
-    element,
-    toggle(ui, { label: "show the numbers", trait: "grids" }),
-    more("More: mistakes, axes, marks, a table",
-      choice(ui, { label: "mistake on the right", trait: "mistake",
-        options: Object.entries(MISTAKES).map(([key, [text]]) => [key, text]) }),
-      slider(ui, { label: "step", trait: "step", range: () => ({ min: 0, max: pairs.length - 1 }),
-        format: () => `${current() + 1} of ${pairs.length}: ${pair().name}` }),
+    tries,
+    h("div", { class: "mha-programs" },
+      h("div", { class: "mha-list" }, h("div", { class: "mha-styles" }, styles), rows),
+      h("div", { class: "mha-open" }, verdict, side("left"), side("right"), grids),
+      element),
+    more("More: axes, marks, a table",
       axes,
       h("p", { class: "mha-legend" }, "Outlined: one element, the same on both sides. " +
-        "Struck out: hidden by the mask. A red corner: another number than on the other side."),
+        "Struck out: hidden by the mask. Where two steps differ, one block of them is shown, on both sides " +
+        "laid out as on the left; a red corner marks a number that differs."),
       numbers(ui, "Every element as a table", content)),
   );
 }, {
-  question: "One input: where do two programs part?",
-  lesson: ["left", "right", "mistake", "step", "grids", "view", "r", "b", "h", "t", "s", "d"],
+  question: "Do two programs agree?",
+  lesson: ["left", "right", "mistake", "step", "r", "b", "h", "t", "s", "d"],
 });
 
 const shown = (x) => (x === -Infinity ? "hidden" : fixed(x, 4));

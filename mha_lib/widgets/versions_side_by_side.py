@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from traitlets import Bool, Int, List, Unicode
+from traitlets import Int, List, Unicode
 
 from mha_lib.widgets.base import Widget, labels, lists, module, numbers, style
 
@@ -44,7 +44,14 @@ class VersionsSideBySide(Widget):
             1; or None. A mask for each head is refused, for EinsumMHA has none.
         left: the style on the left, such as ``"BatchedMHA"``.
         right: the style on the right.
-        grids: show the numbers of each step, and their differences.
+
+    Attributes:
+        mistake: ``"none"``, or what the right style does wrong: ``"exchange"`` of the
+            projections of query and key, a wrong ``"scale"``, heads interleaved at the
+            ``"merge"``.
+        step: the step that is open, counted from 0.
+        r: the role of the outlined element, 0, 1, 2 for query, key, value; and b, h, t,
+            s, d, its place. −1: where the two differ most.
 
     Raises:
         TypeError: what is not an array of numbers; a mask that is not boolean.
@@ -78,10 +85,8 @@ class VersionsSideBySide(Widget):
     right = Unicode("EinsumMHA").tag(sync=True)
     mistake = Unicode("none").tag(sync=True)
     step = Int(FIRST_STEP).tag(sync=True)
-    grids = Bool(False).tag(sync=True)  # whether the numbers are shown
-    view = Unicode("difference").tag(sync=True)  # on the right, where the two differ
-    r = Int(-1).tag(sync=True)  # the role: 0, 1, 2 for query, key, value
-    b = Int(-1).tag(sync=True)  # -1: where the two differ most
+    r = Int(-1).tag(sync=True)
+    b = Int(-1).tag(sync=True)
     h = Int(-1).tag(sync=True)
     t = Int(-1).tag(sync=True)
     s = Int(-1).tag(sync=True)
@@ -97,7 +102,6 @@ class VersionsSideBySide(Widget):
         *,
         left: str = "BatchedMHA",
         right: str = "EinsumMHA",
-        grids: bool = False,
     ) -> None:
         for name in (left, right):
             if name not in SPLIT_QUERIES:
@@ -126,7 +130,6 @@ class VersionsSideBySide(Widget):
             note=_note(B, T),
             left=left,
             right=right,
-            grids=grids,
         )
         q = x @ matrices[0].T + biases[0]
         self._queries = q.reshape(*x.shape[:2], num_heads, -1).swapaxes(1, 2)

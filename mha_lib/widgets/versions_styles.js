@@ -265,32 +265,30 @@ export function described([code, name, axes, x], sizes) {
   const own = groups.slice(listed);
   const shape = groups.map((g) => product(g.map((x) => sizes[x])));
   const count = product(shape.slice(0, listed));
+  const lettered = `(${own.map((g) => SHAPE[g.join("")] ?? g[0].toUpperCase()).join(", ")})`;
   return {
     code, name, groups, listed, places, index, offset, shape, data: elements(x),
     rows: shape.at(-2), columns: shape.at(-1),
     element: (at) => `${fill(name, at)}[${index(at).slice(listed).join(", ")}]`,
     axes: own.map(letter).join("") + (listed ? ` for each ${groups.slice(0, listed)
       .map(([x]) => (x === "r" ? "of q, k, v" : x)).join(" and each ")}` : ""),
-    title: (count > 1 ? `${count} tensors ` : "") +
-      `(${own.map((g) => SHAPE[g.join("")] ?? g[0].toUpperCase()).join(", ")}) = (${shape.slice(listed).join(", ")})`,
+    shortly: (count > 1 ? `${count} × ` : "") + lettered,
+    title: (count > 1 ? `${count} tensors ` : "") + `${lettered} = (${shape.slice(listed).join(", ")})`,
     joined: own.filter((g) => g.length > 1).map((g) => `${letter(g)} = ` + g.map((x, i) =>
       [x, ...g.slice(i + 1).map((y) => y.toUpperCase())].join("·").replace("H·D", "E")).join(" + ")),
   };
 }
 
 /**
- * How two layouts differ, element by element: right − left in the layout of the left, how
- * many differ by more than rounding, the largest difference and its place.
+ * How two layouts differ, element by element: the right laid out as the left, how many
+ * differ by more than rounding, the largest difference and its place.
  */
 export function compare(left, right, rounding) {
-  const data = left.places.map((at, i) => {
-    const [a, b] = [left.data[i], right.data[right.offset(at)]];
-    return a === b ? 0 : b - a;
-  });
-  const sizes = data.map(Math.abs);
+  const data = left.places.map((at) => right.data[right.offset(at)]);
+  const sizes = data.map((x, i) => (x === left.data[i] ? 0 : Math.abs(x - left.data[i])));
   const difference = sizes.reduce((most, x) => Math.max(most, x), 0);
   return {
-    apart: { ...left, data }, difference, most: left.places[sizes.indexOf(difference)],
+    laid: { ...left, data }, difference, most: left.places[sizes.indexOf(difference)],
     count: sizes.filter((x) => !(x <= rounding)).length,
   };
 }

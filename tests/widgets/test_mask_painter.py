@@ -175,9 +175,21 @@ def test_what_to_try_keeps_the_padding_of_the_lesson(live):
     check(opened, causal_mask(T, S) & (torch.arange(S) >= S - 2))
 
 
+def test_chapter_5_begins_with_one_rule_and_the_second_is_the_first_to_try(live):
+    widget = MaskPainter(7)
+    widget.causal = True
+    opened = live(widget)
+    assert "7 of 7" in opened.text(".mha-rules")
+    opened.root_element.locator(".mha-tries button").first.click()
+    seen = shown(opened)[0]
+    assert torch.equal(seen, causal_mask(7) & padding_mask(torch.tensor([3]), 7)[0])
+    assert "Every query still sees a key." in opened.text(".mha-note")
+    assert opened.count(".mha-warning") == 0
+
+
 def test_what_to_try(live):
     tried = {
-        "causal": causal_mask(T, S),
+        "add padding": causal_mask(T, S) & (torch.arange(S) < 3),
         "read the wrong way round": ~causal_mask(T, S),
         "with a cache": causal_mask(T, S, align="bottom-right"),
         "padding on the left": causal_mask(T, S) & (torch.arange(S) >= S - 3),
@@ -613,7 +625,7 @@ def test_on_a_phone_both_maps_have_the_same_rows(live):
     """The weights stand beside the mask, in cells as large as the mask's."""
     for tokens in ("the cat chased the dog then slept".split(), 7):  # noqa: SIM905
         opened = live(MaskPainter(tokens), viewport={"width": 374, "height": 844})
-        opened.button("causal").click()
+        opened.control("causal").check()
         maps = opened.root_element.locator(".mha-map canvas")
         boxes = [canvas.bounding_box() for canvas in maps.all()]
         for side in ("y", "height"):
@@ -864,7 +876,7 @@ LETTERS = """() => {
 def test_the_numbers_in_its_cells_are_read_on_a_desk(live):
     opened = live(MaskPainter(7), viewport=DESK)
     opened.page.evaluate(LETTERS)
-    opened.button("causal").click()
+    opened.control("causal").check()
     assert min(opened.page.evaluate("window.letters")) >= 11
     assert len(opened.page.evaluate("window.letters")) == 28  # of the lower triangle
 

@@ -65,3 +65,9 @@ def test_each_file_imports_what_it_uses(scripts, every_widget):
             [name, {k: v for k, v in state.items() if not k.startswith("_")}],
         )
         assert len(found) > 100 and "cannot be drawn" not in found, name
+
+
+@pytest.mark.parametrize("name", [x.stem for x in base.HERE.glob("*.css")])
+def test_a_length_below_zero_is_ours_too(name):
+    """`-calc(…)` is no length: a browser drops the rule."""
+    assert "-calc(" not in base.style(name)

@@ -20,14 +20,14 @@ from mha_lib import (
 from mha_lib.masks import to_sequence_first_mask
 from mha_lib.styles import STYLES
 from mha_lib.widgets import VersionsSideBySide
-from tests.widgets.conftest import assert_says, number
+from tests.widgets.conftest import MOST, assert_says, number
 
 B, T, H, D = 2, 5, 3, 4
 E = H * D
 NAMES = [style.__name__ for style in STYLES]
 TABLE = "Every element as a table"
 STEP_OF_BATCHED = "q, k, v = self.q_proj(query), self.k_proj(key), self.v_proj(value)"
-VERDICT, LINE = ".mha-turn output", ".mha-versions + output"
+VERDICT, LINE = ".mha-open output", ".mha-programs > output"
 SAME = "= Same numbers here, up to 0."
 STEPS = ["x", "project", "split q", "split k", "split v", "scores", "mask", "weights"]
 STEPS += ["context", "merge", "output", "weights out"]
@@ -62,7 +62,6 @@ def mask() -> torch.Tensor:
 
 def versions(x, layer, mask=None, **options) -> VersionsSideBySide:
     parameters = convert(layer, "separate")
-    options = {"grids": True} | options
     return VersionsSideBySide(x, parameters, H, mask=mask, **options)
 
 
@@ -235,10 +234,11 @@ def go(opened, step: str):
 
 
 def marks(opened) -> dict[str, str]:
-    texts = opened.root_element.locator(".mha-steps b").evaluate_all(
-        "all => all.map(x => x.parentElement.innerText)"
+    return dict(
+        opened.root_element.locator(".mha-steps button").evaluate_all(
+            "all => all.map(x => [x.children[0].innerText, x.children[2].innerText])"
+        )
     )
-    return dict(text.rsplit(" ", 1) for text in texts)
 
 
 def sides(opened) -> list[dict[str, float]]:
@@ -349,6 +349,7 @@ MISTAKES = {
     "scale 1/√E, not 1/√D": "scores",
     "features interleaved": "merge",
 }
+TITLES = dict(zip(MISTAKES, ("exchange q, k", "wrong scale", "interleave")))
 
 
 def test_a_mistake_shows_where_it_is_made_and_in_no_shape(live, layer, x):
@@ -357,15 +358,15 @@ def test_a_mistake_shows_where_it_is_made_and_in_no_shape(live, layer, x):
         choose(opened, right=style)
         go(opened, step)
         shape = opened.text(".mha-shape >> nth=1")
-        opened.control("mistake on the right").select_option(mistake)
+        opened.button(TITLES[mistake]).click()
         assert opened.text(".mha-shape >> nth=1") == shape
         assert f"Mistake: {mistake}." in opened.text(".mha-version >> nth=1")
         assert "Mistake" not in opened.text(".mha-version >> nth=0")
         said = opened.text(VERDICT)
-        assert said.startswith("≠ Here the numbers part.")
-        opened.control("mistake on the right").select_option("none")
+        assert said.startswith("≠ Here the numbers part: ")
+        opened.button("no mistake").click()
     for mistake, first in MISTAKES.items():
-        opened.control("mistake on the right").select_option(mistake)
+        opened.button(TITLES[mistake]).click()
         for style in NAMES:
             choose(opened, right=style)
             found = marks(opened)
@@ -375,19 +376,21 @@ def test_a_mistake_shows_where_it_is_made_and_in_no_shape(live, layer, x):
 
 def test_mistakes_give_the_numbers_of_wrong_modules(live, layer, x):
     opened = live(versions(x, layer))
-    opened.control("mistake on the right").select_option("W_q and W_k exchanged")
+    opened.button("exchange q, k").click()
     wrong = convert(layer, BatchedMHA)
     wrong.q_proj, wrong.k_proj = wrong.k_proj, wrong.q_proj
     go(opened, "output")
     agree(sides(opened)[1], {"output": wrong(x)[0].transpose(0, 1)})
 
-    opened.control("mistake on the right").select_option("scale 1/√E, not 1/√D")
+    opened.button("wrong scale").click()
+    go(opened, "output")
     wrong = convert(layer, BatchedMHA)
     for parameter in wrong.q_proj.parameters():
         parameter.data *= (D / E) ** 0.5
     agree(sides(opened)[1], {"output": wrong(x)[0].transpose(0, 1)})
 
-    opened.control("mistake on the right").select_option("features interleaved")
+    opened.button("interleave").click()
+    go(opened, "output")
     wrong = convert(layer, BatchedMHA)
     weight = wrong.out_proj.weight.data
     weight.copy_(weight.unflatten(1, (D, H)).transpose(1, 2).flatten(1))
@@ -430,24 +433,30 @@ def test_other_shapes_and_the_same_numbers_come_first(live, layer, x):
     assert opened.text(VERDICT) == SAME
 
 
-def test_all_of_a_tensor_is_in_sight_where_it_can_be(live, layer, x):
-    """On a desk each block of q is seen at once, in both layouts."""
-    opened = live(versions(x, layer), viewport={"width": 704, "height": 800})
-    hidden = opened.root_element.locator(".mha-map").evaluate_all(
-        "all => all.map(x => x.scrollHeight - x.clientHeight)"
-    )
-    assert hidden == [0, 0]
+@pytest.mark.parametrize("screen", MOST)
+def test_all_of_a_block_that_differs_is_in_sight(live, layer, x, screen):
+    opened = live(versions(x, layer), viewport=MOST[screen][0])
+    for title in TITLES.values():
+        opened.button(title).click()
+        for step in [step for step, mark in marks(opened).items() if mark == "≠"]:
+            go(opened, step)
+            beyond = opened.root_element.locator(".mha-map").evaluate_all(
+                "all => all.map(x => x.scrollHeight - x.clientHeight)"
+            )
+            assert beyond == [0, 0], (title, step)
 
 
-@pytest.mark.parametrize("title", ["exchange q, k", "wrong scale", "interleave"])
-def test_every_step_of_a_mistake_fits_one_screen(live, title):
+@pytest.mark.parametrize("title", ["no mistake", *TITLES.values()])
+@pytest.mark.parametrize("screen", MOST)
+def test_every_step_fits_one_screen(live, title, screen):
     parameters = BatchedMHA(12, 3).state_dict()  # as large as chapter 9's
     widget = VersionsSideBySide(torch.randn(2, 5, 12), parameters, 3)
-    opened = live(widget, viewport={"width": 704, "height": 800}, folded=True)
+    viewport, most = MOST[screen]
+    opened = live(widget, viewport=viewport, folded=True)
     opened.button(title).click()
     for step in marks(opened):
         go(opened, step)
-        assert opened.root_element.bounding_box()["height"] <= 600, step
+        assert opened.root_element.bounding_box()["height"] <= most, step
 
 
 def test_what_lies_below_the_edge_of_a_map_shows_until_it_is_reached(live, layer, x):
@@ -461,15 +470,25 @@ def test_what_lies_below_the_edge_of_a_map_shows_until_it_is_reached(live, layer
     assert frame.evaluate(sign) == "none"
 
 
-def test_rows_of_buttons_have_a_name_and_the_right_grid_says_what_it_shows(
-    live, layer, x
-):
+def test_a_row_names_its_step_and_both_shapes(live, layer, x):
     opened = live(versions(x, layer))
     assert opened.text(".mha-tries").startswith("Mistake:")
-    assert opened.text(".mha-steps").startswith("Step:")
     opened.button("interleave").click()
-    said = opened.root_element.get_by_label("grid:", exact=True)
-    assert said.evaluate("x => x.selectedOptions[0].text") == "right minus left"
+    rows = opened.root_element.locator(".mha-steps button")
+    assert (
+        rows.nth(0).get_attribute("aria-label") == "x = left (B, T, E), right (T, B, E)"
+    )
+    assert rows.nth(8).inner_text().split("\n") == [
+        "merge",
+        "(B, T, E)",
+        "≠",
+        "(T, B, E)",
+    ]
+    sides = [opened.control(name) for name in ("left", "right")]
+    middles = [box["x"] + box["width"] / 2 for box in (x.bounding_box() for x in sides)]
+    for at, middle in zip((1, 3), middles):  # a style stands above its shapes
+        box = rows.nth(0).locator("> *").nth(at).bounding_box()
+        assert box["x"] <= middle <= box["x"] + box["width"]
 
 
 def test_what_to_try(live, layer, x):
@@ -478,9 +497,9 @@ def test_what_to_try(live, layer, x):
     for title, step in zip(titles, MISTAKES.values()):
         opened.button(title).click()
         assert opened.button(title).get_attribute("aria-pressed") == "true"
-        assert opened.text(VERDICT).startswith("≠ Here the numbers part.")
+        assert opened.text(VERDICT).startswith("≠ Here the numbers part: ")
         pressed = opened.root_element.locator(".mha-steps [aria-pressed=true]")
-        assert pressed.inner_text() == f"{step} ≠"
+        assert pressed.inner_text().split("\n")[0] == step
         colour = pressed.locator("b").evaluate("x => getComputedStyle(x).color")
         assert colour == "rgb(179, 18, 43)"  # --mha-wrong
     opened.button("reset").click()
@@ -492,14 +511,14 @@ def test_a_mistake_stays_in_sight_while_stepping(live, layer, x):
     opened.button("exchange q, k").click()
     assert "Mistake: W_q and W_k exchanged." in opened.text(".mha-version >> nth=1")
     first = opened.root_element.locator(".mha-steps [data-first=true]")
-    for _ in range(3):
-        opened.button("next").click()
+    for step in STEPS[2:5]:
+        go(opened, step)
         said = opened.text(".mha-version >> nth=1")
         assert "Mistake in “project”: W_q and W_k exchanged." in said
         pressed = opened.button("exchange q, k").get_attribute("aria-pressed")
-        assert pressed == "true" and first.all_inner_texts() == ["project ≠"]
+        assert pressed == "true" and first.all_inner_texts()[0].startswith("project")
     go(opened, "scores")
-    assert opened.text(VERDICT).startswith("≠ They parted in “project”.")
+    assert opened.text(VERDICT).startswith("≠ They parted in “project”: ")
     go(opened, "x")
     told = "= Same numbers here, up to 0. They part in “project”."
     assert opened.text(VERDICT) == told
@@ -524,7 +543,7 @@ ORANGE = """canvas => {
 
 
 def test_a_mistake_opens_where_the_two_differ_most(live, layer, x):
-    """One block of each side, the right one as a difference, and how many differ."""
+    """One block of each side, and how many numbers differ."""
     opened = live(versions(x, layer))
     opened.button("wrong scale").click()
     for step in ("scores", "weights", "output"):
@@ -538,15 +557,45 @@ def test_a_mistake_opens_where_the_two_differ_most(live, layer, x):
         numbers = re.search(r"= (\S+), right .*= (\S+)\.$", said).groups()
         found = [number(one) for one in numbers]
         assert abs(found[1] - found[0]) == pytest.approx(float(apart[worst]), abs=2e-4)
-        assert f"{len(rows)} of {len(rows)} differ" in opened.text(
-            ".mha-version >> nth=1"
-        )
-    shown = [opened.pixels(at=i) for i in (0, 1)]
-    opened.control("grid:").select_option("its own numbers")
-    assert all(opened.pixels(at=i) != shown[i] for i in (0, 1))
-    go(opened, "x")  # nothing to subtract
-    assert not opened.control("grid:").is_visible()
+        assert f"{len(rows)} of {len(rows)} differ." in opened.text(VERDICT)
+    go(opened, "x")  # nothing to compare
     assert opened.text(LINE).startswith("Outlined: ")
+
+
+def test_a_new_mistake_is_outlined_where_it_is_largest(live, layer, x):
+    opened = live(versions(x, layer))
+    opened.button("wrong scale").click()
+    seen = []
+    for key in ("Home", "End"):
+        opened.root_element.locator(".mha-map").first.press(key)
+        seen.append(opened.text(LINE))
+    assert any(text.startswith("Outlined: ") for text in seen)
+    opened.button("interleave").click()
+    assert opened.text(LINE).startswith("Outlined, where they differ most, by ")
+
+
+def test_where_two_differ_both_are_laid_out_as_the_left(live, layer, x):
+    """The numbers of each side, not their difference: so visitors read them."""
+    opened = live(versions(x, layer))
+    opened.page.evaluate(
+        """() => { window.written = [];
+            const write = CanvasRenderingContext2D.prototype.fillText;
+            CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) {
+                window.written.push(text); write.call(this, text, ...rest); }; }"""
+    )
+    opened.button("wrong scale").click()
+    written = opened.page.evaluate("window.written")
+    heads = [i for i, text in enumerate(written) if "·" in text]
+    left, right = (written[i] for i in heads)
+    b, h = map(int, re.fullmatch(r"left · b(\d) h(\d)", left).groups())
+    assert right == left.replace("left", "right")
+    q, k = layer.q_proj(x), layer.k_proj(x)
+    q, k = (y.unflatten(-1, (H, D))[b, :, h] for y in (q, k))
+    cells = [x for x in written[heads[1] :] if "." in x]
+    shown = torch.tensor([number(x) for x in cells])
+    torch.testing.assert_close(
+        shown, (q @ k.mT / E**0.5).flatten().float(), atol=0.06, rtol=0
+    )
 
 
 def test_page_keys_lead_from_the_block_that_differs_to_the_others(live, layer, x):
@@ -565,6 +614,7 @@ def test_page_keys_lead_from_the_block_that_differs_to_the_others(live, layer, x
 def test_the_outlined_cell_alone_is_orange(live, layer, x):
     """Below the headings: nothing that no word on the page explains."""
     opened = live(versions(x, layer), viewport={"width": 704, "height": 800})
+    opened.button("wrong scale").click()
     canvas = opened.root_element.locator(".mha-map canvas").first
     assert 10 < canvas.evaluate(ORANGE) < 30  # pixels: the height of one cell
 
@@ -584,11 +634,10 @@ def test_numbers_that_differ_are_marked_on_both_sides(live, layer, x):
         }
         return count;
     }"""
-    opened.control("grid:").select_option("its own numbers")
     canvases = opened.root_element.locator(".mha-map canvas").all()
     left, right = (canvas.evaluate(red) for canvas in canvases)
     assert left == right > 0
-    opened.control("mistake on the right").select_option("none")
+    opened.button("no mistake").click()
     assert [canvas.evaluate(red) for canvas in canvases] == [0, 0]
 
 
@@ -651,26 +700,18 @@ def test_an_element_keeps_its_place_from_step_to_step(live, layer, x):
     assert f"Left context[0, {H - 1}, 2, {D - 1}]" in opened.text(LINE)
 
 
-def test_steps_by_buttons_and_slider(live, layer, x):
+def test_a_press_on_a_row_opens_its_step(live, layer, x):
     opened = live(versions(x, layer))
     code = ".mha-version >> nth=1 >> code"
     assert opened.text(code) == "q = q.unflatten(-1, (H, D))"
     before = opened.pixels()
-    opened.button("next").press("Enter")
-    assert opened.text(code) == "k = k.unflatten(-1, (H, D))"
-    assert opened.pixels() != before
-    opened.button("previous").click()
-    assert opened.text(code) == "q = q.unflatten(-1, (H, D))"
-    slider = opened.control("step")
-    slider.focus()
-    opened.page.keyboard.press("End")
+    rows = opened.root_element.locator(".mha-steps button")
+    rows.nth(10).press("Enter")
     assert opened.text(code) == "weights.permute(2, 3, 0, 1)"
-    assert slider.get_attribute("aria-valuetext") == "11 of 11: weights out"
-    assert opened.button("next").get_attribute("aria-disabled") == "true"
-    opened.page.keyboard.press("Home")
-    opened.button("previous").focus()
-    opened.page.keyboard.press("Enter")
-    assert slider.get_attribute("aria-valuetext") == "1 of 11: x"
+    assert opened.pixels() != before
+    assert rows.nth(10).get_attribute("aria-pressed") == "true"
+    opened.button("reset").click()
+    assert opened.text(code) == "q = q.unflatten(-1, (H, D))"
 
 
 def test_styles_by_keyboard(live, layer, x):
@@ -699,7 +740,7 @@ def test_query_key_and_value_of_the_code_are_coloured(live, layer, x):
 
 def test_nothing_for_axe_to_find(live, layer, x, mask):
     opened = live(versions(x, layer, mask))
-    opened.control("mistake on the right").select_option("scale 1/√E, not 1/√D")
+    opened.button("wrong scale").click()
     go(opened, "scores")
     opened.table(TABLE)
     assert opened.faults() == []
@@ -711,8 +752,10 @@ def test_fits_a_small_phone_and_stacks(live, layer, x, mask):
     for step in STEPS:
         go(opened, step)
         assert opened.width() == 320
-    first, second = opened.root_element.locator(".mha-version").all()
-    assert second.bounding_box()["y"] > first.bounding_box()["y"] + 100
+    first, second = (
+        x.bounding_box() for x in opened.root_element.locator(".mha-version").all()
+    )
+    assert second["y"] >= first["y"] + first["height"]
 
 
 BAD_STATE = [
@@ -800,31 +843,6 @@ def test_bad_arguments_name_the_requirement(x, layer):
         VersionsSideBySide(x, good, H, mask=torch.ones(T, T))
 
 
-def test_back_and_on_stand_beside_each_other_whatever_wraps(live, x, layer):
-    for width in (748, 390):
-        opened = live(versions(x, layer), viewport={"width": width, "height": 844})
-        tops = [
-            opened.button(name).evaluate("x => x.getBoundingClientRect().top")
-            for name in ("previous", "next")
-        ]
-        assert tops[0] == tops[1], width
-
-
-def test_a_grid_of_differences_says_so(live, layer, x):
-    """Visitors read it as the numbers of the program on the right."""
-    opened = live(versions(x, layer))
-    opened.page.evaluate(
-        """() => { window.written = [];
-            const write = CanvasRenderingContext2D.prototype.fillText;
-            CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) {
-                window.written.push(text); write.call(this, text, ...rest); }; }"""
-    )
-    opened.button("wrong scale").click()
-    heads = [x for x in opened.page.evaluate("window.written") if "·" in x]
-    assert re.fullmatch(r"left · b\d h\d", heads[0])
-    assert heads[1] == heads[0].replace("left", "right − left")
-
-
 def test_a_grid_that_is_whole_has_nothing_to_scroll_to(live, layer, x):
     """Once something had been below, the word that says so was below itself."""
     opened = live(versions(x, layer))
@@ -835,15 +853,38 @@ def test_a_grid_that_is_whole_has_nothing_to_scroll_to(live, layer, x):
     assert below.count() == 0
 
 
-def test_the_numbers_are_shown_where_they_are_asked_for(live, layer, x):
-    """Visitors understood the steps, and lost the thread at the grids."""
-    opened = live(versions(x, layer, grids=False))
-    maps = opened.root_element.locator(".mha-map")
-    assert maps.count() == 2 and not any(one.is_visible() for one in maps.all())
+def test_the_lead_says_what_to_press_next(live, layer, x):
+    opened = live(versions(x, layer))
+    assert opened.text(".mha-lead") == "Other code, other shapes, the same numbers."
     opened.button("wrong scale").click()
-    assert opened.text(".mha-lead") == "Left is correct. Right errs at the first ≠."
-    opened.control("show the numbers").check()
-    assert all(one.is_visible() for one in maps.all())
-    assert opened.control("grid:").is_visible()
+    assert opened.text(".mha-lead") == "They agree down to ≠. Press “no mistake”."
     opened.button("no mistake").click()
-    assert opened.text(".mha-lead") == "Two correct programs: every step agrees."
+    choose(opened, right="BatchedMHA")
+    assert opened.text(".mha-lead") == "One program twice: choose another one."
+
+
+@pytest.mark.parametrize("screen", MOST)
+def test_few_controls_are_in_sight(live, layer, x, screen):
+    """Mistakes, the steps of two styles, and what is seldom needed."""
+    opened = live(versions(x, layer), viewport=MOST[screen][0], folded=True)
+    groups = opened.root_element.locator(
+        ".mha-tries, .mha-programs .mha-list, .mha-more"
+    )
+    assert groups.count() == 3
+    others = opened.root_element.locator("button, select, input").evaluate_all(
+        """all => all.filter(x => x.checkVisibility() && !x.closest(
+            '.mha-tools, .mha-tries, .mha-list, .mha-more')).length"""
+    )
+    assert others == 0
+    for row in opened.root_element.locator(".mha-steps button").all():
+        assert row.bounding_box()["height"] >= 24  # what a finger hits
+
+
+def test_wide_blocks_stand_below_each_other_on_a_desk(live, layer, x):
+    for screen, stacked in (("desk", True), ("phone", False)):
+        opened = live(versions(x, layer), viewport=MOST[screen][0])
+        for title, wide in (("interleave", stacked), ("wrong scale", False)):
+            opened.button(title).click()
+            maps = opened.root_element.locator(".mha-map").all()
+            left, right = (one.bounding_box() for one in maps)
+            assert (right["y"] > left["y"]) == wide, (screen, title)
