@@ -11,7 +11,7 @@ import {
 // --- the picture of one tensor: a block for every index of the axes before the last two
 
 const [ROWHEAD, HEADING] = [22, 28]; // pixels; the letters of two axes stand in the first
-const SIZES = [[38, 20], [30, 20], [26, 18], [26, 15], [18, 14], [12, 12], [8, 10], [4, 10]];
+const SIZES = [[38, 20], [30, 20], [28, 18], [26, 18], [26, 15], [18, 14], [12, 12], [8, 10], [4, 10]];
 const LEGIBLE = 26; // pixels that a number needs
 const NARROW = 560;
 const TALLEST = { wide: 190, stacked: 130, narrow: 126 }; // pixels; what is higher is scrolled
