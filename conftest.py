@@ -5,6 +5,8 @@ With torch's default of one thread a core they fight, and small tensors gain not
 
 import gc
 import os
+from collections import defaultdict
+from itertools import chain
 
 import pytest
 
@@ -22,6 +24,23 @@ import torch  # noqa: E402
 def pytest_xdist_auto_num_workers() -> int:
     """Two more than there are cores: half of the time they wait for other processes."""
     return (os.cpu_count() or 1) + 2
+
+
+@pytest.hookimpl(trylast=True)  # what is left out is gone
+def pytest_collection_modifyitems(items: list[pytest.Item]):
+    """After each file with a browser, which mostly waits, come four that compute.
+
+    In the order of their names all workers would wait at once.
+    """
+    files, waiting, order = defaultdict(list), [], []
+    for item in items:
+        files[item.path].append(item)
+    for file in files.values():
+        waits = any("chromium" in getattr(item, "fixturenames", ()) for item in file)
+        (waiting if waits else order).append(file)
+    for place, file in enumerate(waiting):
+        order.insert(5 * place, file)
+    items[:] = chain(*order)
 
 
 def pytest_collection_finish():
