@@ -12,6 +12,7 @@ import pytest
 
 collect_ignore_glob = ["book/assignments/student/*"]  # blanks fail, as they should
 
+gc.disable()  # until all is collected
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported; kernels too
 
 # After that: a module collected before the package would hide the function of its name
@@ -43,9 +44,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]):
     items[:] = chain(*order)
 
 
-def pytest_collection_finish():
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
     """Twenty thousand cases and all modules stay to the end: none of it is garbage."""
+    yield
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="module", autouse=True)
