@@ -1,6 +1,7 @@
 """What `_toc.yml` and `_config.yml` say: the pages, the notebooks, the repository."""
 
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import yaml
@@ -19,7 +20,12 @@ def read_yaml(name: str) -> dict:
 
 def pages() -> list[str]:
     """Every page in reading order, as paths from the root without a suffix."""
-    return list(_files(read_yaml("_toc.yml")))
+    return [*_pages((ROOT / "_toc.yml").read_text(encoding="utf-8"))]
+
+
+@cache
+def _pages(toc: str) -> tuple[str, ...]:
+    return tuple(_files(yaml.safe_load(toc)))
 
 
 def _files(entry: dict) -> Iterator[str]:

@@ -27,7 +27,7 @@ from tests.check.submissions_right import AsModule, functional, sdpa, with_einsu
 IDS = [submission.__name__ for submission, *_ in BROKEN]
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("submission, task, requires, name", BROKEN, ids=IDS)
 def test_what_breaks_the_contract_is_not_right_and_is_told(
     submission, task, requires, name

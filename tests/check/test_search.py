@@ -46,7 +46,7 @@ def check_that_it_is_named(task, stage, seed):
         assert not found.properties["right"]
 
 
-@pytest.mark.sweep(3)
+@pytest.mark.sweep(5)
 @pytest.mark.parametrize(
     ("seed", "tried"),
     enumerate(TRIED),

@@ -41,7 +41,7 @@ ASSIGNMENT = parse(
 )
 MEMORY = {"memory": 1 << 28}
 LONG = {"seconds": 60.0, "wall": 300.0, "cpu": 120}  # however busy the machine is
-SHORT = {"seconds": 2.0, "wall": 8.0, "cpu": 8}  # for what ends at a limit alone
+SHORT = {"seconds": 1.0, "wall": 4.0, "cpu": 4}  # for what ends at a limit alone
 ENDLESS = {"enormous view", "connection shut down"}  # and what is "stopped after …"
 LINUX = sys.platform == "linux"
 pytestmark = pytest.mark.skipif(not LINUX, reason="the sandbox is Linux's")
@@ -365,16 +365,20 @@ def test_attention_of_others_is_not_there(name, graded, folder):
     assert any(words in told(result) for words in attack.words.split("|")), told(result)
 
 
+@pytest.fixture(scope="module")
+def allowing_judge():
+    with Judge(replace(ASSIGNMENT, banned=()), seed=5, **MEMORY, **LONG) as judge:
+        yield judge
+
+
 @pytest.mark.parametrize(
     "name", ["of the C extension", "with autocast", "in TorchScript"]
 )
-def test_where_nothing_is_banned_it_would_be_right(name, folder):
+def test_where_nothing_is_banned_it_would_be_right(name, folder, allowing_judge):
     attack = READY_MADE[f"the operator, {name}"]
-    allowed = replace(ASSIGNMENT, banned=())
     path = folder / "allowed.py"
     path.write_text(attack.source)
-    with Judge(allowed, seed=5, **MEMORY, **LONG) as judge:
-        result = judge.grade(read(path))
+    result = allowing_judge.grade(read(path))
     path.unlink()
     lines = result["questions"][1]["diagnosis"]["properties"]
     assert lines["right_without_mask"], told(result)

@@ -214,6 +214,15 @@ def namespaces() -> bool:
 
 
 @linux
+def test_a_child_collects_its_garbage_and_not_what_it_shares(warm):
+    source = (
+        b"import gc\nraise RuntimeError(gc.isenabled(), gc.get_freeze_count() > 9999)"
+    )
+    (note,) = warm.run(source, "py", [QUESTION]).messages[1]["notes"]
+    assert "RuntimeError: (True, True)" in note
+
+
+@linux
 @pytest.mark.parametrize("ordinary", [False, True])
 def test_a_child_sees_no_other_process(ordinary, monkeypatch):
     """Its parent is outside of its namespace, and so has no number there."""

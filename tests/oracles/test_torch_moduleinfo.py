@@ -1,7 +1,8 @@
 """torch ModuleInfo: the inputs on which torch tests nn.MultiheadAttention itself.
 
 They come from `torch.testing._internal`, which is installed with torch: 64 of them,
-each in training and in evaluation, in float32 and in float64.
+each in training and in evaluation, in float32 and in float64. Importing it takes longer
+than they do, so they are asked for when a test runs.
 """
 
 from functools import cache
@@ -11,24 +12,30 @@ import pytest
 import torch
 from torch import nn
 from torch.testing import assert_close
-from torch.testing._internal.common_modules import module_db
 
 from evidence.helpers import seed
 from evidence.oracles import COUNTS
 from mha_lib import MultiheadAttention
 from tests.oracles.common import gradients
 
-[INFO] = [info for info in module_db if info.module_cls is nn.MultiheadAttention]
+
+@cache
+def info():
+    from torch.testing._internal.common_modules import module_db
+
+    [found] = [info for info in module_db if info.module_cls is nn.MultiheadAttention]
+    return found
 
 
 @cache
 def inputs(dtype: torch.dtype, training: bool) -> list:
     seed(0)  # they are made at random
-    return INFO.module_inputs_func(INFO, "cpu", dtype, True, training)
+    return info().module_inputs_func(info(), "cpu", dtype, True, training)
 
 
-MODES = list(product(INFO.dtypes, (False, True)))
-CASES = [(*mode, number) for mode in MODES for number in range(len(inputs(*mode)))]
+DTYPES = (torch.float32, torch.float64)
+NUMBERS = range(COUNTS["torch_moduleinfo"]["inputs"])
+CASES = list(product(DTYPES, (False, True), NUMBERS))
 
 # Rounding of float32: three short products of numbers of order 10.
 TOLERANCE = {torch.float64: {}, torch.float32: {"rtol": 1e-5, "atol": 1e-5}}
@@ -61,8 +68,11 @@ def test_output_weights_and_gradients(dtype, training, number):
 
 
 def test_as_many_cases_as_counted():
+    modes = list(product(info().dtypes, (False, True)))
+    (each,) = {len(inputs(*mode)) for mode in modes}
     assert {
-        "cases": len(CASES),
-        "inputs": len(CASES) // len(MODES),
-        "modes": len(MODES),
+        "cases": each * len(modes),
+        "inputs": each,
+        "modes": len(modes),
     } == COUNTS["torch_moduleinfo"]
+    assert len(CASES) == each * len(modes)

@@ -1,7 +1,8 @@
 """torch OpInfo: the samples on which torch tests multi_head_attention_forward itself.
 
-They come from `torch.testing._internal`, which is installed with torch. Half of them
-drop weights at random; with one seed both sides drop the same ones.
+They come from `torch.testing._internal`, which is installed with torch; importing it
+takes longer than they do, so they are asked for when a test runs. Half of them drop
+weights at random; with one seed both sides drop the same ones.
 """
 
 import inspect
@@ -13,23 +14,25 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 from torch.testing import assert_close
-from torch.testing._internal.common_methods_invocations import op_db
 
 from evidence.helpers import seed
 from evidence.oracles import COUNTS
 from tests.oracles.common import gradients
 from tests.oracles.torch_suite import multi_head_attention_forward
 
-[INFO] = [op for op in op_db if op.name == "nn.functional.multi_head_attention_forward"]
+NAME = "nn.functional.multi_head_attention_forward"
 DTYPES = (torch.float64, torch.float32)  # the shorter ones overflow: inputs reach 9
 THEIRS = F.multi_head_attention_forward
 
 
 @cache
 def samples(dtype: torch.dtype) -> list:
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    [info] = [op for op in op_db if op.name == NAME]
     seed(0)  # they are made at random
     # With requires_grad torch makes fewer samples; results() asks for gradients of all.
-    return list(INFO.sample_inputs("cpu", dtype, requires_grad=False))
+    return list(info.sample_inputs("cpu", dtype, requires_grad=False))
 
 
 def results(function, sample) -> list[Tensor]:
@@ -47,7 +50,7 @@ def results(function, sample) -> list[Tensor]:
 ROUNDING = {torch.float64: 1e-10, torch.float32: 1e-5}
 
 
-@pytest.mark.parametrize("number", range(len(samples(torch.float32))))
+@pytest.mark.parametrize("number", range(COUNTS["torch_opinfo"]["samples"]))
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_output_weights_and_gradients(dtype, number):
     sample = samples(dtype)[number]

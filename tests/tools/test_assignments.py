@@ -8,9 +8,10 @@ from functools import cache
 import nbformat
 import pytest
 
-from mha_lib.grade.assignments import KEY, from_notebook
+from mha_lib.grade.assignments import KEY, Assignment, from_notebook
 from mha_lib.grade.inside.cells import parse
 from mha_lib.grade.judge import Judge
+from mha_lib.grade.sandbox import Sandbox
 from mha_lib.grade.submission import read
 from tools import assignments, book, notebook
 
@@ -164,9 +165,15 @@ def test_the_rubric_has_a_row_for_each_thing_that_is_worth_points():
     )
 
 
+@cache
+def asked_by(path) -> Assignment:
+    """What it registers stays for this file."""
+    return from_notebook(notebook.read(path), path.parent)
+
+
 @pytest.mark.parametrize("path", book.sources(), ids=lambda path: path.stem)
 def test_a_rubric_of_ours_has_words_for_what_it_asks(path):
-    asked = from_notebook(notebook.read(path), path.parent).questions
+    asked = asked_by(path).questions
     names = {x for q in asked for x in (*q.properties, *q.requires)}
     internal = {x for x in names if x != "right" and not x.startswith("right: ")}
     assert internal <= set(assignments.IN_WORDS)
@@ -233,15 +240,19 @@ def path(request):
     return request.param
 
 
+@pytest.fixture(scope="module")
+def sandbox():
+    with Sandbox(**LIMITS) as warm:
+        yield warm
+
+
 @cache
-def grades(path) -> tuple[dict, dict]:
+def grades(path, sandbox) -> tuple[dict, dict]:
     """The marks of the source, and of the student version as it is handed out."""
-    spec = from_notebook(notebook.read(path))
-    with Judge(spec, seed=7, **LIMITS) as judge:
-        given = read(path.parent / "student" / path.name)
-        hasty = given.content.replace(b"steps=300", b"steps=1")  # no mark asks for more
-        blank = replace(given, content=hasty)
-        return judge.grade(read(path)), judge.grade(blank)
+    judge = Judge(asked_by(path), seed=7, sandbox=sandbox)
+    given = read(path.parent / "student" / path.name)
+    hasty = given.content.replace(b"steps=300", b"steps=1")  # no mark asks for more
+    return judge.grade(read(path)), judge.grade(replace(given, content=hasty))
 
 
 def test_every_student_version_is_in_step():
@@ -258,7 +269,7 @@ def checks(source):
 
 def test_a_notebook_checks_what_the_grader_asks(path):
     source = notebook.read(path)
-    asked = {q.name: (q.task, q.requires) for q in from_notebook(source).questions}
+    asked = {q.name: (q.task, q.requires) for q in asked_by(path).questions}
     cells = [c.source for c in source.cells if c.cell_type == "code"]
     checked = {name: ask for cell in cells for name, ask in checks(cell)}
     assert checked == {name: asked[name] for name in checked}
@@ -267,15 +278,15 @@ def test_a_notebook_checks_what_the_grader_asks(path):
     assert asked.keys() - checked.keys() == loop & asked.keys()
 
 
-def test_solutions_get_full_marks(path):
-    full, _ = grades(path)
+def test_solutions_get_full_marks(path, sandbox):
+    full, _ = grades(path, sandbox)
     assert full["problem"] == "" and full["notes"] == []
     for question in full["questions"]:
         assert question["points"] == question["out_of"] > 0, question["lines"]
 
 
-def test_a_blank_gets_nothing_and_a_sentence(path):
-    _, blank = grades(path)
+def test_a_blank_gets_nothing_and_a_sentence(path, sandbox):
+    _, blank = grades(path, sandbox)
     assert blank["points"] == 0
     for question in blank["questions"]:
         assert question["points"] == 0

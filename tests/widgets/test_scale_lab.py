@@ -626,10 +626,11 @@ CROSSED = """root => [...root.querySelectorAll('.mha-bars svg')].flatMap(picture
 })"""
 
 
-@pytest.mark.parametrize("seed", [0, 11])
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize(
     "viewport", [x for x, _ in SCREENS.values()] + [{"width": 320, "height": 640}]
 )
+@pytest.mark.parametrize("seed", [0, 11])
 def test_no_number_at_the_bars_touches_another_or_a_bar(live, viewport, seed):
     """In the first state, at each D and wherever the pointer is."""
     q, k = torch.randn(2, 16, 256, generator=torch.Generator().manual_seed(seed))

@@ -1,6 +1,8 @@
 """Call a submission as a task of one's own says: by a function that came as text."""
 
 from collections.abc import Callable
+from functools import cache
+from types import CodeType
 
 import torch
 
@@ -10,10 +12,15 @@ def driven(submission: object, driver: str) -> Callable[[dict], object]:
     call = _called
     if driver:
         space: dict[str, object] = {}
-        # Its lines are none of theirs: see `words.NOT_THEIRS`.
-        exec(compile(driver, __file__, "exec"), space)
+        exec(_compiled(driver), space)
         call = list(space.values())[-1]
     return lambda inputs: _as_tensor(call(submission, *inputs.values()))
+
+
+@cache
+def _compiled(driver: str) -> CodeType:
+    """Once for all probes. Its lines are none of theirs: see `words.NOT_THEIRS`."""
+    return compile(driver, __file__, "exec")
 
 
 def _called(submission: Callable, *inputs: object) -> object:

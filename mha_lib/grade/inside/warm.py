@@ -58,10 +58,12 @@ def serve(
             return
         asked = json.loads(text)
         if asked != banned:  # once: the judge asks for more, never for less
+            gc.disable()  # it would look through all of torch, again and again
             gc.unfreeze()
             limits.close(bans.apply(asked))
             gc.collect()
             gc.freeze()  # children share what is there now, and do not look through it
+            gc.enable()
             banned = asked
         wire.send(control, forked(*descriptors, limits, adapter, wall))
 

@@ -16,7 +16,7 @@ RIGHT_ONES = [(task, program) for task, found in RIGHT.items() for program in fo
 
 
 @pytest.mark.long
-@pytest.mark.sweep(5)
+@pytest.mark.sweep(11)
 @pytest.mark.parametrize("seed", [0, 7, 20261124])
 @pytest.mark.parametrize(
     ("task", "program"), RIGHT_ONES, ids=[x.__name__ for _, x in RIGHT_ONES]
@@ -27,7 +27,7 @@ def test_no_right_program_is_called_wrong(task, program, seed):
 
 
 @pytest.mark.long
-@pytest.mark.sweep(7)
+@pytest.mark.sweep(13)
 @pytest.mark.parametrize(
     ("row", "wrong"),
     enumerate(WRONG),

@@ -41,7 +41,7 @@ def test_a_wrong_answer_is_told_in_the_words_of_the_task(task, name):
 
 
 @pytest.mark.long
-@pytest.mark.sweep(9)
+@pytest.mark.sweep(19)
 @pytest.mark.parametrize(
     ("task", "name"), [(task, name) for task in LANGUAGE for name in VERSIONS[task]]
 )

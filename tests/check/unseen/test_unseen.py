@@ -98,7 +98,7 @@ def named(rows):
     return {"argvalues": rows, "ids": [program.__name__ for _, program in rows]}
 
 
-@pytest.mark.sweep(61)
+@pytest.mark.sweep(121)
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize(("task", "program"), **named(WRONG))
 def test_what_is_wrong_is_not_called_right(task, program, seed):
@@ -114,7 +114,7 @@ def test_one_mask_for_all_is_not_told_by_its_size(task, program, seed):
     assert not check(program, task, seed=seed, requires=["mask_for_all"])
 
 
-@pytest.mark.sweep(5)
+@pytest.mark.sweep(9)
 @pytest.mark.parametrize("seed", [0, 5])
 @pytest.mark.parametrize(("task", "program"), **named(RIGHT))
 def test_what_is_right_is_called_right(task, program, seed):
@@ -132,14 +132,14 @@ def asked():
     return found
 
 
-@pytest.mark.sweep(17)
+@pytest.mark.sweep(33)
 @pytest.mark.parametrize("seed", [0, 5])
 @pytest.mark.parametrize(("task", "program"), **named(ANSWERS))
 def test_a_wrong_answer_is_not_called_right(task, program, seed, asked):
     assert not check(program, asked[task], seed=seed)
 
 
-@pytest.mark.sweep(5)
+@pytest.mark.sweep(9)
 @pytest.mark.parametrize("seed", [0, 5])
 @pytest.mark.parametrize(("task", "program"), **named(RIGHT_ANSWERS))
 def test_a_right_answer_is_called_right(task, program, seed, asked):

@@ -271,7 +271,7 @@ def test_a_scripted_module_is_asked_for_before_it_was_scripted(given):
     assert found.error.endswith("Pass the module that it was made of")
 
 
-@pytest.mark.sweep(3)
+@pytest.mark.sweep(5)
 @pytest.mark.parametrize("name", EACH)
 def test_no_unusual_program_is_faulted(name):
     not_faulted(name, seed=len(name))
