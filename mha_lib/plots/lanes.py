@@ -19,7 +19,9 @@ BARS = {"q": 116, "k": 92, "v": 68}  # the bottoms of the projections, each 22 h
 PLAIN, NEW = {"edgecolor": "#888888", "lw": 1}, {"edgecolor": "black", "lw": 2.5}
 
 
-def head_lanes(*, one_call: bool = False, one_matrix: bool = False) -> Figure:
+def head_lanes(
+    *, one_call: bool = False, one_matrix: bool = False, masked: bool = False
+) -> Figure:
     """Draw a layer of three heads side by side, from its inputs, below, to its output.
 
     What is thick and bold is new beside the drawing of the chapter before.
@@ -27,12 +29,13 @@ def head_lanes(*, one_call: bool = False, one_matrix: bool = False) -> Figure:
     Args:
         one_call: the heads are slices of one tensor; else each runs by itself.
         one_matrix: the three projections are one, cut in three; needs one call.
+        masked: one mask for all heads stands before their weights; needs one call.
 
     Returns:
         The figure, with one axes; a unit of it is a hundredth of an inch.
 
     Raises:
-        ValueError: one matrix without one call.
+        ValueError: one matrix or a mask without one call.
 
     Example:
         >>> import matplotlib.pyplot as plt
@@ -42,8 +45,9 @@ def head_lanes(*, one_call: bool = False, one_matrix: bool = False) -> Figure:
         (3, 1)
         >>> plt.close()
     """
-    if one_matrix and not one_call:
-        raise ValueError("one_matrix needs one_call; got a loop over the heads")
+    if (one_matrix or masked) and not one_call:
+        name = "one_matrix" if one_matrix else "masked"
+        raise ValueError(f"{name} needs one_call; got a loop over the heads")
     gap = 0 if one_call else GAP
     whole = 3 * LANE + 2 * gap
     lefts = [MARGIN + h * (LANE + gap) for h in range(3)]
@@ -52,7 +56,7 @@ def head_lanes(*, one_call: bool = False, one_matrix: bool = False) -> Figure:
     ax = figure.add_axes((0, 0, 1, 1))
     ax.set(xlim=(0, width), ylim=(-22, 544))
     ax.axis("off")
-    fresh = one_call and not one_matrix
+    fresh = one_call and not one_matrix and not masked
     each = "(B, H, {}, {})" if one_call else "(B, {}, {})"
     middle = MARGIN + whole / 2
 
@@ -67,7 +71,7 @@ def head_lanes(*, one_call: bool = False, one_matrix: bool = False) -> Figure:
     for role, bottom in BARS.items():
         face = (COLOURS[ROLES[role]], 0.6)
         if one_call:
-            frame = PLAIN | {"lw": 0} if one_matrix else NEW
+            frame = NEW if fresh else PLAIN | {"lw": 0}
             ax.add_patch(plt.Rectangle((MARGIN, bottom), whole, 22, fc=face, **frame))
             for left in lefts[1:]:  # where the heads part
                 ax.plot([left, left], [bottom, bottom + 22], ":", color="black", lw=1)
@@ -81,7 +85,7 @@ def head_lanes(*, one_call: bool = False, one_matrix: bool = False) -> Figure:
     if one_matrix:
         ax.add_patch(plt.Rectangle((MARGIN, 68), whole, 70, fill=False, **NEW))
     widths = "in_proj\nE → 3E" if one_matrix else "E → E" if one_call else "E → D"
-    _name(ax, 103, widths, bold=one_call)
+    _name(ax, 103, widths, bold=one_call and not masked)
 
     frames = [(MARGIN, 148, whole, 202)]
     if not one_call:
@@ -90,12 +94,13 @@ def head_lanes(*, one_call: bool = False, one_matrix: bool = False) -> Figure:
         box = (left, bottom), width, height
         ax.add_patch(plt.Rectangle(*box, fill=False, **(NEW if fresh else PLAIN)))
     for h, left in enumerate(lefts):
-        _lane(ax, left, h)
+        _lane(ax, left, h, masked)
     _name(ax, 338, "one call" if one_call else "in a loop", fresh)
     _name(
         ax, 184, f"q {each.format('T', 'D')}\nk and v\n{each.format('S', 'D')}", fresh
     )
-    _name(ax, 250, f"weights\n{each.format('T', 'S')}", fresh)
+    map_of = "mask,\nweights" if masked else "weights"
+    _name(ax, 250, f"{map_of}\n{each.format('T', 'S')}", fresh or masked)
     _name(ax, 307, f"context\n{each.format('T', 'D')}", fresh)
     _tail(ax, middle, lefts, "merge" if one_call else "Concat", fresh)
     return figure
@@ -113,7 +118,7 @@ def _rail(ax: Axes, role: str, start: tuple, ends: Sequence[float]) -> None:
         _arrow(ax, (turn, into), (end, into), INK[role][0])
 
 
-def _lane(ax: Axes, left: float, h: int) -> None:
+def _lane(ax: Axes, left: float, h: int, masked: bool) -> None:
     """One head: q, k and v, above them its weights, above these its context."""
     for i, role in enumerate("qkv"):
         start = left + 8 + 28 * i
@@ -124,6 +129,11 @@ def _lane(ax: Axes, left: float, h: int) -> None:
         if role != "v":
             _arrow(ax, (start + CELL, 162 + rows * CELL), (start + CELL, 232))
     _table(ax, left + 12, 234, T, S, [HEADS[h]])
+    if masked:  # the last T rows of a causal one
+        for t, s in product(range(T), range(S)):
+            if s > t + S - T:
+                _say(ax, left + 12 + (s + 0.5) * CELL, 234 + (T - t - 0.5) * CELL, "×")
+        ax.add_patch(plt.Rectangle((left + 12, 234), 44, 33, fill=False, **NEW))
     _arrow(ax, (left + 34, 267), (left + 34, 289))
     around = left + 8 + 56 + CELL  # v passes the weights by
     ax.plot([around, around], [162 + S * CELL, 307], color=LINE, lw=1)

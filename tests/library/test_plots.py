@@ -115,17 +115,28 @@ def test_lanes_grow_from_a_loop_to_one_call_to_one_matrix():
     assert [texts.count("weights\n(B, H, T, S)") for texts in shown] == [0, 1, 1]
     for texts in shown:
         assert [texts.count(f"head {h}") for h in range(3)] == [1, 1, 1]
-    with pytest.raises(ValueError, match="one_matrix needs one_call"):
-        plots.head_lanes(one_matrix=True)
+    for name in ("one_matrix", "masked"):
+        with pytest.raises(ValueError, match=f"{name} needs one_call"):
+            plots.head_lanes(**{name: True})
 
 
-def test_nothing_of_the_lanes_is_cut_off():
-    for one_call, one_matrix in ((False, False), (True, False), (True, True)):
-        figure = plots.head_lanes(one_call=one_call, one_matrix=one_matrix)
-        assert smallest_text(figure) >= LEAST
-        for text in figure.axes[0].texts:
-            box = text.get_window_extent()
-            assert box.x0 >= 0 and box.x1 <= figure.bbox.x1, text.get_text()
+def test_a_mask_is_new_in_the_weights_of_every_head():
+    figure = plots.head_lanes(one_call=True, masked=True)
+    shown = [text.get_text() for text in figure.axes[0].texts]
+    assert thick(figure) == 3 and shown.count("×") == 3 * 3
+    bold = [t.get_text() for t in figure.axes[0].texts if t.get_weight() == "bold"]
+    assert bold == ["mask,\nweights\n(B, H, T, S)"]
+
+
+@pytest.mark.parametrize(
+    "what", [(), ("one_call",), ("one_call", "one_matrix"), ("one_call", "masked")]
+)
+def test_nothing_of_the_lanes_is_cut_off(what):
+    figure = plots.head_lanes(**dict.fromkeys(what, True))
+    assert smallest_text(figure) >= LEAST
+    for text in figure.axes[0].texts:
+        box = text.get_window_extent()
+        assert box.x0 >= 0 and box.x1 <= figure.bbox.x1, text.get_text()
 
 
 # --- sentences ------------------------------------------------------------------------
