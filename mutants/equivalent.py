@@ -121,6 +121,10 @@ EQUIVALENT: dict[str, tuple[str, ...]] = {
         "_tiles.Tiles.__iter__: int(keys[-1]) → keys[-1]",
         "_tiles.Weights._powers: float(sum_) → sum_",
     ),
+    "a product does not ask in which order": (
+        "tiled._worth_tiling: (*q.shape[:-1], k.shape[-2]) → (k.shape[-2], "
+        "*q.shape[:-1])",
+    ),
     "the sum of one is itself": ("tiled._Tiled.forward: 1 → 0 #3",),
     "a mask beside itself is itself": (
         "masks.making.combine_masks: 1 → 0",
