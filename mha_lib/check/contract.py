@@ -7,6 +7,7 @@ owes, and any other name of `property_names` may be required too.
 
 from collections.abc import Iterable
 from functools import lru_cache
+from math import isqrt
 
 import torch
 from torch import Tensor
@@ -15,7 +16,7 @@ from mha_lib.check.beside import RAN_WITH, REORDERED, RETURNED
 from mha_lib.check.catalogue import MASKS, WEIGHTED
 from mha_lib.check.failures import hint
 from mha_lib.check.reference import Problem, compute, posed
-from mha_lib.check.search import matches
+from mha_lib.check.search import TOLERANCE, matches
 from mha_lib.check.seen import Loading, Seen
 from mha_lib.check.tasks import TASKS, Task
 from mha_lib.check.words import Fact
@@ -40,6 +41,7 @@ ON_REQUEST = (
 )
 OF_LAYERS = ("biases", "mask_broadcasts")
 INSTEAD = {"three_axes": {"leading_axes", "mask_broadcasts"}}  # of other axes
+FULL = 3e-8  # of float64: above an ε of 1e-9 here and there, below float32
 SLACK = 4  # a probe of conduct is compared with less zeal than one that names a mistake
 
 
@@ -191,6 +193,8 @@ def _fault(
     if not _fits(theirs["output"], ours["output"], seen):
         finite = bool(theirs["output"].isfinite().all())
         return Fact(name, {"finite": finite})
+    if wanted == "float64" and not _in_full(theirs["output"], ours["output"], probe):
+        return Fact(name, {"digits": True})
     if seen.task not in WEIGHTED:
         return None
     returned = theirs.get("weights")
@@ -215,6 +219,15 @@ def _fits(theirs: Tensor, ours: Tensor, seen: Seen) -> bool:
         return torch.equal(theirs.to(ours.dtype), ours)
     dtype = torch.float32 if seen.dtype == torch.float64 else seen.dtype
     return matches(theirs.to(dtype), ours, SLACK)  # computed in float32 will do
+
+
+def _in_full(theirs: Tensor, ours: Tensor, probe: dict) -> bool:
+    """Whether float64 was computed in float64, as far as that can be told.
+
+    A root of D that is kept in float32 loses no digits where it is a whole number.
+    """
+    whole = isqrt(probe["sizes"].get("D", 0)) ** 2 == probe["sizes"].get("D", 0)
+    return not whole or matches(theirs, ours, FULL / TOLERANCE[torch.float64])
 
 
 def _asked(seen: Seen, loading: Loading, probe: dict) -> Problem:
@@ -252,7 +265,8 @@ def _gradients(seen: Seen, loading: Loading, right: bool) -> Faults:
         theirs = outcome.get("gradients", {})
         wrong = [k for k, x in theirs.items() if not _fits(x, ours[k], seen)]
         if wrong:
-            values = {"names": wrong, "where": [_where(probe)]}
+            finite = all(bool(theirs[k].isfinite().all()) for k in wrong)
+            values = {"names": wrong, "where": [_where(probe)], "finite": finite}
             found["gradients"] = Fact("other-gradient", values)
             break
     if any("weights" in o["outputs"] for _, o in probes):
@@ -294,11 +308,13 @@ def _asked_for(seen: Seen) -> Faults:
     if seen.task != "split_concat":
         found["mask_optional"] = None  # unless it had to be called with one
     if seen.task != "attention":
-        lacking = [x for x in seen.missing if x != "b_k"]  # which the softmax ignores
-        found["biases"] = Fact("biases", {"names": lacking}) if lacking else None
+        missing = Fact("biases", {"names": seen.missing})
+        found["biases"] = missing if seen.missing else None
     if seen.task == "mha":
-        unnamed = Fact("projection_names", {"names": seen.unnamed})
-        found["projection_names"] = unnamed if seen.unnamed else None
+        fact = Fact("projection_names", {"names": seen.unnamed})
+        beside = Fact("learns-more", {"names": seen.beside})
+        lacks = fact if seen.unnamed else beside if seen.beside else None
+        found["projection_names"] = lacks
     if order := next((n["order"] for n in seen.notes if n["code"] == REORDERED), ""):
         found["call_by_place"] = Fact("call_by_place", {"order": order})
     for name, probe in (("half_precision", "half"), ("any_device", "device")):

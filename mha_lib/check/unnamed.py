@@ -18,6 +18,7 @@ from mha_lib.check.words import Fact
 AS_ONE = {  # functions that several mistakes give only together
     "as-if-exchanged": {"key-value-inputs-swapped", "wk-wv-swapped"},
     "as-if-inverted": {"padding-inverted", "masks-or", "mask-inverted"},
+    "as-if-equal": {"mask-inverted", "masks-xor"},
     "as-if-left": {"split-axis-left", "merge-no-transpose"},
     "as-if-folded": {"merge-no-transpose", "output-reshaped"},
 }

@@ -45,6 +45,7 @@ def _unkept(where: str, hint: str = "") -> Callable[..., str]:
         weights: str = "",
         finite: bool = True,
         dtype: str = "",
+        digits: bool = False,
         sizes: Mapping[str, int] | None = None,
     ) -> str:
         if error:
@@ -53,6 +54,11 @@ def _unkept(where: str, hint: str = "") -> Callable[..., str]:
         seen = "the output is wrong" if finite else "NaN or infinity comes out"
         seen = f"the returned weights {weights}" if weights else seen
         seen = f"{dtype} comes out" if dtype else seen
+        if digits:
+            seen = (
+                "the output has the digits of float32: a .float() or a float32 table?"
+            )
+            return f"{where[0].upper()}{where[1:]}, {seen}"
         stop = "" if hint.endswith("?") else "."
         return f"{where[0].upper()}{where[1:]}, {seen}{hint}{stop}"
 
@@ -138,8 +144,13 @@ ASKED: dict[str, str | Callable[..., str]] = {
         else "A query that sees no key has to get zeros, and does not."
     ),
     "biases": lambda names: (
-        f"Your layer lacks biases: {', '.join(names)}. (Of the key's none is asked: it "
-        "would change no weight.)"
+        f"Your layer lacks biases: {', '.join(names)}."
+        + " (That of the key changes no weight; the task asks for all four.)"
+        * ("b_k" in names)
+    ),
+    "learns-more": lambda names: (
+        "The task gives the layer four linear layers, and all that it learns is in "
+        f"them; yours learns {', '.join(names)}, too."
     ),
     "projection_names": lambda names: (
         "The task names the linear layers of q, k, v and the output q_proj, k_proj, "
@@ -155,6 +166,15 @@ ASKED: dict[str, str | Callable[..., str]] = {
     "no-mask-for-all": "one mask (T, S) for all sequences does not fit it, or masks "
     "each head by a row; mask[..., None, :, :] would take both forms",
     "no-biases": lambda names: f"your layer has no {', '.join(names)}; they count as 0",
+    "more-learned": lambda names: (
+        f"beside its projections your layer learns {', '.join(names)}: as it was made "
+        "this changes nothing, but training may move it"
+    ),
+    "rows-otherwise": lambda order, axes, usual: (
+        f"the rows of its fused matrix lie {order}, {axes}; chapter 4, GPT-2 and "
+        f"nn.MultiheadAttention keep them role by role, {usual}, so parameters of the "
+        "one do not fit the other"
+    ),
     "averaged": "the returned weights are averaged over the heads",
     "no-head-axis": "where there is one head, the returned weights lack its axis",
     "empty-rows": lambda output, weights: (

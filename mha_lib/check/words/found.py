@@ -86,6 +86,21 @@ def _lost(names: list[str], where: list[str]) -> str:
     )
 
 
+def _other_gradient(names: list[str], where: list[str], finite: bool = True) -> str:
+    """A gradient that is another, though the output is right."""
+    who, places = ", ".join(names), "; ".join(where)
+    if finite:
+        return (
+            f"The output is right, and the gradient that reaches {who} is not "
+            f"({places}): part of the way is detached?"
+        )
+    return (
+        f"The output is right, and NaN or infinity is in the gradient that reaches "
+        f"{who} ({places}): what divides by 0 on the way, or takes a root or logarithm "
+        "of it?"
+    )
+
+
 FOUND: dict[str, str | Callable[..., str]] = {
     # two calls
     "it-remembers": "The same call, with the same seed too, goes another way the "
@@ -99,6 +114,8 @@ FOUND: dict[str, str | Callable[..., str]] = {
     "projections: attention(q, v, k)?",
     "as-if-inverted": "These are the answers of a causal mask alone the wrong way "
     "round: later keys are seen, and earlier ones hidden?",
+    "as-if-equal": "A key is seen where the masks agree, and so where both hide it: "
+    "they are compared with ==. Both have to allow it: & (AND).",
     "cut-otherwise": lambda cut: (
         f"It is right if the rows of a fused projection are those of {', '.join(cut)}; "
         "q, k, v is expected. Cut it in that order, or tell check what you mean: "
@@ -149,10 +166,7 @@ FOUND: dict[str, str | Callable[..., str]] = {
     "inputs-changed": _changed,
     "other-dtype": lambda came, went: f"{came} came in, {', '.join(went)} came out.",
     "no-gradient": _lost,
-    "other-gradient": lambda names, where: (
-        f"The output is right, and the gradient that reaches {', '.join(names)} is not "
-        f"({'; '.join(where)}): part of the way is detached?"
-    ),
+    "other-gradient": _other_gradient,
     "other-dropout": "In training the output is like no dropout we know.",
 }
 CONFIDENCE = {

@@ -21,7 +21,9 @@ def _factor(factor: float, scale: float, letters: str = "") -> str:
     if math.isclose(factor, math.log(2), rel_tol=1e-3):
         return f"{said}, and that is ln 2: are these powers of 2? exp takes those of e."
     number = scale / factor
-    by, due = apart(number, scale, 2)
+    by, due = f"{number:.3g}", f"{scale:.3g}"
+    if by == due:
+        by, due = apart(number, scale, 2)
     cut = math.isclose(number, int(scale), rel_tol=1e-3) and scale != int(scale)
     if cut:
         return (
