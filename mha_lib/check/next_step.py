@@ -19,6 +19,7 @@ SAYS_IT = {  # facts that are a next step
         "fill-leaks",
         "fill-nan",
     ),
+    *("padding-at-left", "padding-turned", "padding-of-one"),
     *("heads-and-features", "slices-overlap"),
     *("right-in-training", "sums-alone"),
 }

@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from mha_lib.check.beside import ORDERS
-from mha_lib.check.catalogue import CUTS, OF_A_HEAD, SPLITS
+from mha_lib.check.catalogue import COMBINED, CUTS, OF_A_HEAD, PADDED, SPLITS
 from mha_lib.check.reference import LAYERS, Route, Stage, compute
 from mha_lib.check.search import (
     Case,
@@ -51,6 +51,13 @@ def split_otherwise(seen: Seen, cases: list[Case]) -> list[Fact]:
         if fitting_policies(rest, route)
     )
     return [Fact(code) for code in found][:1]
+
+
+def masked_otherwise(seen: Seen, cases: list[Case]) -> list[Fact]:
+    """How a mask is made or joined, if a way that is known gives all of it."""
+    ways = {"padding_mask": PADDED, "combine_masks": COMBINED}.get(seen.task, {})
+    found = (code for code, way in ways.items() if fitting_policies(cases, (way,)))
+    return [Fact(code) for code in found]
 
 
 def of_masks(task: str, cases: list[Case]) -> Fact:

@@ -226,6 +226,30 @@ def test_masks_that_are_compared_are_told_as_one_thing():
     assert [x.code for x in found.evidence] == ["as-if-equal"]
 
 
+@pytest.mark.parametrize(
+    ("program", "task", "code"),
+    [
+        (
+            lambda lengths, S: (torch.arange(S) >= S - lengths[:, None])[:, None],
+            *("padding_mask", "padding-at-left"),
+        ),
+        (
+            lambda causal, padding: causal & ~padding,
+            *("combine_masks", "padding-turned"),
+        ),
+        (
+            lambda causal, padding: (causal & padding[0]).expand(len(padding), -1, -1),
+            *("combine_masks", "padding-of-one"),
+        ),
+    ],
+)
+def test_a_mask_made_otherwise_is_told_and_no_next_step(program, task, code):
+    report = check(program, task)
+    assert report.diagnosis.mistakes == []
+    assert [x.code for x in report.diagnosis.evidence] == [code]
+    assert "Next:" not in repr(report)
+
+
 def test_a_gradient_of_nan_is_not_called_detached():
     def late(q, k, v, mask=None):
         weights = (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1)

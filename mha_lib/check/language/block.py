@@ -84,6 +84,7 @@ def draw(generator: torch.Generator) -> dict[str, dict]:
         return {**given, "asked": asked}
 
     return {
+        "twice the same, in training": case(False, asked="twice"),
         "an attention of ours": case(False),
         "a causal mask": case(False, triangle=True, many=6),
         "tiny numbers": case(False, scale=3e-3),
@@ -105,7 +106,7 @@ def call(Block, x, mask, H, own, seed, asked):
 
     Beside the output, ``asked`` are its gradients, its heads and whether their number
     matters, a second call, the output in evaluation mode, or that of float64, and
-    whether it is of float64.
+    whether it is of float64; or whether two calls in training are alike.
     """
     import zlib
 
@@ -156,6 +157,9 @@ def call(Block, x, mask, H, own, seed, asked):
         numbers.data = torch.full_like(numbers, 0.05 * (numbers.dim() > 1))
     if asked == "again":
         block(x.flip(0), mask.flip(0, 1))
+    if asked == "twice":
+        one, other = (answer(block.train(), x) for _ in "ab")
+        return torch.tensor([float(torch.equal(one, other))])
     if asked == "writing":
         with torch.no_grad():
             return answer(block.eval(), x)
@@ -202,6 +206,11 @@ def call(Block, x, mask, H, own, seed, asked):
 def words(yours: Tensor, right: Tensor, inputs: dict) -> str:
     """Which number of which token is wrong, or whose gradient, or which heads."""
     x, asked = inputs["x"], inputs["asked"]
+    if asked == "twice":
+        return (
+            "In training two calls with the same x return other numbers: is there a "
+            "dropout? Nothing is to be dropped."
+        )
     if asked == "double":
         if not yours[0]:
             return "A block of float64 has to answer float64 with float64; it does not."

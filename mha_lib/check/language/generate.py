@@ -71,7 +71,11 @@ def written(model, tokens, new, context, temperature=1.0, top_k=None, **other):
             tokens = torch.cat(pair[::-1] if other.get("front") else pair, dim=1)
     if other.get("restores", True):
         model.train(before or other.get("trains", False))
-    return tokens[:, start:] if other.get("prompt_lost") else tokens
+    return other.get("part", _all)(tokens, start, new)
+
+
+def _all(tokens, start, new):
+    return tokens
 
 
 def _last(tokens, context):

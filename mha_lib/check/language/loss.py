@@ -311,10 +311,15 @@ MISTAKES = {
         "softmax of an unlikely token is rounded to 0 and ln 0 is -inf. log_softmax "
         "takes both in one step.",
     ),
+    "loss-a-number": (
+        lambda *x, **more: next_token_loss(*x, **more).item(),
+        "The loss comes back as a plain number (.item(), float(…)), through which no "
+        "gradient flows: return the tensor.",
+    ),
     "loss-detached": (
         lambda *x, **more: next_token_loss(*x, **more).detach(),
-        "The number is right, and no gradient flows through it: a detach, .item(), "
-        ".data or a no_grad?",
+        "The number is right, and no gradient flows through it: a detach, .data or a "
+        "no_grad?",
     ),
     "places-mixed": (
         _mixed,

@@ -125,6 +125,12 @@ FOUND: dict[str, str | Callable[..., str]] = {
     "H: view(B, T, H, D) is due before the transpose, not view(B, T, D, H).",
     "slices-overlap": "It is right but for x, of which head h gets the features h to "
     "h + D - 1, which overlap: h * D to (h + 1) * D - 1 are due.",
+    "padding-at-left": "These are the masks of padding at the left: the last "
+    "lengths[b] keys are seen. The first ones are due, s < lengths[b].",
+    "padding-turned": "These are the answers of causal & ~padding: in both masks True "
+    "= may attend already, so none is to be turned.",
+    "padding-of-one": "The padding of sequence 0 stands for that of all, as with "
+    "padding[0]: with its axis of the batch, (B, 1, S), it fits as it is.",
     "as-if-folded": "These are the answers of (B·H, T, D) brought to (T, B, E) by one "
     "view or reshape: is the transpose(0, 1) before it missing?",
     "as-if-left": "These are the answers of heads that stay behind the tokens, and "

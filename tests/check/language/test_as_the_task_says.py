@@ -137,6 +137,17 @@ def test_it_is_told_what_is_required_and_what_came(program, task, said):
     assert "Error" not in shown.partition("Error: invalid multinomial")[0]
 
 
+class Drops(Usual):
+    def __init__(self, embed_dim, num_heads):
+        super().__init__(embed_dim, num_heads)
+        self.mlp.append(nn.Dropout(0.1))
+
+
+def test_a_dropout_in_a_block_is_told():
+    report = check(Drops, "block")
+    assert not report and "other numbers: is there a dropout?" in repr(report)
+
+
 def test_a_loss_in_a_tensor_is_no_number():
     def detached(*given):
         return torch.tensor(training_step(*given))

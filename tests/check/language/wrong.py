@@ -271,6 +271,12 @@ WRONG = [  # task, program, old, new, name
      "norm-without-bias"),
     ("language_model", "Given", "self.mask_of(T, T)", "torch.ones(T, T).tril() > 0",
      "mask-of-ignored"),
+    ("next_token_loss", "plain", "=padding)", "=padding).item()",
+     "loss-a-number"),
+    ("training_step", "usual", "return loss.item()", "return loss.detach()",
+     "loss-a-tensor"),
+    ("generate", "writes", "return tokens", "return tokens[:, -new:]",
+     "last-new-alone"),
 ]  # fmt: skip
 
 
