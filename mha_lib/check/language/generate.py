@@ -146,7 +146,7 @@ def draw(generator: torch.Generator) -> dict[str, dict]:
         "draws of many words": shares(many=True),
         "a low temperature": shares(0.4),
         "a high temperature": shares(5.0),
-        "nearly no temperature": shares(0.001, scale=0.001),
+        "nearly no temperature": shares(0.025, scale=0.025),  # float32 has p ** 40
         "top-k": shares(1.0, 3),
         "top-k of logits far below 0": shares(1.0, 2, shift=-3000.0),
         "top-k at a temperature": shares(2.0, 2, new=3),
