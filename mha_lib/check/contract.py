@@ -7,7 +7,6 @@ owes, and any other name of `property_names` may be required too.
 
 from collections.abc import Iterable
 from functools import lru_cache
-from math import isqrt
 
 import torch
 from torch import Tensor
@@ -21,7 +20,7 @@ from mha_lib.check.seen import Loading, Seen
 from mha_lib.check.tasks import TASKS, Task
 from mha_lib.check.words import Fact
 
-__all__ = ["adaptations", "faults", "judged", "property_names"]
+__all__ = ["adaptations", "faults", "judged", "property_names", "single_precision"]
 
 Faults = dict[str, Fact | None]  # of each property that was looked at; None: it holds
 
@@ -193,8 +192,6 @@ def _fault(
     if not _fits(theirs["output"], ours["output"], seen):
         finite = bool(theirs["output"].isfinite().all())
         return Fact(name, {"finite": finite})
-    if wanted == "float64" and not _in_full(theirs["output"], ours["output"], probe):
-        return Fact(name, {"digits": True})
     if seen.task not in WEIGHTED:
         return None
     returned = theirs.get("weights")
@@ -221,13 +218,19 @@ def _fits(theirs: Tensor, ours: Tensor, seen: Seen) -> bool:
     return matches(theirs.to(dtype), ours, SLACK)  # computed in float32 will do
 
 
-def _in_full(theirs: Tensor, ours: Tensor, probe: dict) -> bool:
-    """Whether float64 was computed in float64, as far as that can be told.
+def single_precision(seen: Seen, loading: Loading) -> bool:
+    """Whether float64 comes back with the digits of float32.
 
-    A root of D that is kept in float32 loses no digits where it is a whole number.
+    Told where D is 1: a root of it that is kept in float32 has lost none.
     """
-    whole = isqrt(probe["sizes"].get("D", 0)) ** 2 == probe["sizes"].get("D", 0)
-    return not whole or matches(theirs, ours, FULL / TOLERANCE[torch.float64])
+    for probe, outcome in seen.pairs:
+        told = probe["options"].get("conduct") == "double_precision"
+        if told and seen.task in WEIGHTED and probe["sizes"]["D"] == 1:
+            theirs = loading.of(outcome).get("outputs", {}).get("output")
+            ours = compute(_asked(seen, loading, probe))["output"]
+            full = FULL / TOLERANCE[torch.float64]
+            return theirs is not None and not matches(theirs, ours, full)
+    return False
 
 
 def _asked(seen: Seen, loading: Loading, probe: dict) -> Problem:

@@ -14,7 +14,13 @@ from mha_lib.check import training
 from mha_lib.check.beside import ORDERS, OTHER_SHAPE, RAN_WITH, UNFINISHED, located
 from mha_lib.check.by_size import BY_SIZE, told_by_size
 from mha_lib.check.catalogue import GIVEN, MISTAKES, SPLITS, WEIGHTED
-from mha_lib.check.contract import Faults, adaptations, faults, judged
+from mha_lib.check.contract import (
+    Faults,
+    adaptations,
+    faults,
+    judged,
+    single_precision,
+)
 from mha_lib.check.example import Example, example_of, revealed
 from mha_lib.check.explained import (
     ALL_TIERS,
@@ -439,6 +445,8 @@ def _beside_the_numbers(
     if found.verdict in ("right", "unmet"):
         if seen.beside and "projection_names" not in requires:
             found.policy["beside"] = Fact("more-learned", {"names": seen.beside})
+        if single_precision(seen, loading):
+            found.policy["digits"] = Fact("digits-of-float32")
         if loading.name in ORDERS:
             found.policy["order"] = _order(loading.name, seen.fused)
     return dropout

@@ -45,7 +45,6 @@ def _unkept(where: str, hint: str = "") -> Callable[..., str]:
         weights: str = "",
         finite: bool = True,
         dtype: str = "",
-        digits: bool = False,
         sizes: Mapping[str, int] | None = None,
     ) -> str:
         if error:
@@ -54,11 +53,6 @@ def _unkept(where: str, hint: str = "") -> Callable[..., str]:
         seen = "the output is wrong" if finite else "NaN or infinity comes out"
         seen = f"the returned weights {weights}" if weights else seen
         seen = f"{dtype} comes out" if dtype else seen
-        if digits:
-            seen = (
-                "the output has the digits of float32: a .float() or a float32 table?"
-            )
-            return f"{where[0].upper()}{where[1:]}, {seen}"
         stop = "" if hint.endswith("?") else "."
         return f"{where[0].upper()}{where[1:]}, {seen}{hint}{stop}"
 
@@ -170,6 +164,8 @@ ASKED: dict[str, str | Callable[..., str]] = {
         f"beside its projections your layer learns {', '.join(names)}: as it was made "
         "this changes nothing, but training may move it"
     ),
+    "digits-of-float32": "float64 comes back with the digits of float32: somewhere it "
+    "is computed in float32",
     "rows-otherwise": lambda order, axes, usual: (
         f"the rows of its fused matrix lie {order}, {axes}; chapter 4, GPT-2 and "
         f"nn.MultiheadAttention keep them role by role, {usual}, so parameters of the "
