@@ -36,13 +36,7 @@ from mha_lib.check.reference import Route, compute
 from mha_lib.check.search import Case, fitting_policies, names
 from mha_lib.check.seen import SPECIAL, Loading, Seen, shape_fits
 from mha_lib.check.tasks import TASKS
-from mha_lib.check.unnamed import (
-    cut_otherwise,
-    masked_otherwise,
-    of_masks,
-    one_of,
-    split_otherwise,
-)
+from mha_lib.check.unnamed import made_otherwise, of_masks, one_of
 from mha_lib.check.words import CONFIDENCE, Fact, in_words
 
 __all__ = ["Diagnosis", "conclude"]
@@ -275,8 +269,7 @@ def _verdict(found: Diagnosis, seen: Seen, explanations: list, cases: list) -> N
         return
     if not explanations:
         found.verdict = "unknown"
-        told = cut_otherwise(seen, cases) or split_otherwise(seen, cases)
-        told = told or masked_otherwise(seen, cases)
+        told = made_otherwise(seen, cases)
         if not told and (limits := told_by_size(cases)):
             told = [limits]
         found.evidence += told
