@@ -2,16 +2,18 @@
 
 from collections.abc import Iterable
 
-from mha_lib.check.search import Case, fitting_policies
+from mha_lib.check.reference import compute
+from mha_lib.check.search import Case, fitting_policies, matches
 from mha_lib.check.words import Fact
 
 __all__ = ["BY_SIZE", "told_by_size"]
 
 BY_SIZE = ("wrong-at-one", "wrong-from")  # codes of such facts
 LETTERS = "TSBHDVE"
-APART = 2  # one call alone tells a limit if it is so many times larger
+APART = 2  # one size alone tells a limit if it is so many times larger
+FAR = 100.0  # and its answer is off by more than what rounding adds up to
 MOST = 2  # sizes that grow together; of more nothing is said
-Try = tuple[dict[str, int], bool, bool]  # sizes, masked?, right?
+Try = tuple[dict[str, int], bool, bool, bool]  # sizes, masked?, right?, nearly?
 
 
 def told_by_size(cases: Iterable[Case]) -> Fact | None:
@@ -26,14 +28,20 @@ def told_by_size(cases: Iterable[Case]) -> Fact | None:
         the rest is right. Sizes that go together are all named.
     """
     tries = [
-        (case.problem.sizes, case.problem.masked, bool(fitting_policies([case], ())))
+        (
+            case.problem.sizes,
+            case.problem.masked,
+            bool(fitting_policies([case], ())),
+            case.output is not None
+            and matches(case.output, compute(case.problem)["output"], FAR),
+        )
         for case in cases
         if case.name != "empty row"
     ]
     for kind in (None, True, False):
         some = [x for x in tries if kind in (None, x[1])]
-        rest = [right for _, masked, right in tries if kind not in (None, masked)]
-        if all(rest) and not all(right for *_, right in some):
+        rest = [x[2] for x in tries if kind not in (None, x[1])]
+        if all(rest) and not all(x[2] for x in some):
             if letters := _at_one(some):
                 return Fact("wrong-at-one", {"masked": kind, "letters": letters})
             if 1 <= len(limits := _limits(some)) <= MOST:
@@ -45,11 +53,11 @@ def _at_one(tries: list[Try]) -> list[str]:
     """Of which letters one has to be 1, no matter which, where it is wrong."""
 
     def wrong_at_one(letter: str) -> bool:
-        found = [right for sizes, _, right in tries if sizes.get(letter) == 1]
+        found = [x[2] for x in tries if x[0].get(letter) == 1]
         return bool(found) and not any(found)
 
     letters = [x for x in LETTERS if wrong_at_one(x)]
-    wrong = (sizes for sizes, _, right in tries if not right)
+    wrong = (x[0] for x in tries if not x[2])
     return letters if all(1 in map(sizes.get, letters) for sizes in wrong) else []
 
 
@@ -57,12 +65,13 @@ def _limits(tries: list[Try]) -> list[tuple[str, int, int]]:
     """A letter, the largest size that is right and the smallest that is wrong."""
     found = []
     for letter in LETTERS:
-        known = [(x[letter], right) for x, _, right in tries if letter in x]
-        right = max((n for n, holds in known if holds), default=0)
-        wrong = [n for n, holds in known if not holds]
-        least = min(wrong, default=0)
-        sure = len(wrong) > 1 or APART * right <= least
-        if 1 < right < least and sure:  # right at 1 alone is no limit
-            found.append((letter, right, least))
+        known = [(x[0][letter], *x[2:]) for x in tries if letter in x[0]]
+        right = {n for n, holds, _ in known if holds and n > 1}  # 1 fits what it meets
+        wrong = {n for n, holds, _ in known if not holds}
+        if len(right) < 2 or not wrong or max(right) >= min(wrong):
+            continue
+        far = not any(nearly for _, holds, nearly in known if not holds)
+        if len(wrong) > 1 or (far and APART * max(right) <= min(wrong)):
+            found.append((letter, max(right), min(wrong)))
     letters = {letter for letter, *_ in found}
     return [x for x in found if x[0] != "E" or not letters & {*"HD"}]

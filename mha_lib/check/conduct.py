@@ -61,6 +61,9 @@ def conduct(task: str, probes: list[Probe]) -> list[Probe]:
     else:
         longest = max(ordinary, key=lambda p: min(p["sizes"]["T"], p["sizes"]["S"]))
         found = [*_conduct(task, plain, masked, longest)]
+        # Its √D is exact, in whatever dtype it is kept.
+        narrow = [p for p in ordinary if p["sizes"]["D"] == 1][:1]
+        found += [_changed(p, "double_precision", dtype="float64") for p in narrow]
         if task != "split_concat":
             found += _for_many(task, max(ordinary, key=lambda p: p["sizes"]["T"]))
     return [_copied(probe) for probe in found]

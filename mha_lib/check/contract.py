@@ -15,12 +15,12 @@ from mha_lib.check.beside import RAN_WITH, REORDERED, RETURNED
 from mha_lib.check.catalogue import MASKS, WEIGHTED
 from mha_lib.check.failures import hint
 from mha_lib.check.reference import Problem, compute, posed
-from mha_lib.check.search import matches
+from mha_lib.check.search import TOLERANCE, matches
 from mha_lib.check.seen import Loading, Seen
 from mha_lib.check.tasks import TASKS, Task
 from mha_lib.check.words import Fact
 
-__all__ = ["adaptations", "faults", "judged", "property_names"]
+__all__ = ["adaptations", "faults", "judged", "property_names", "single_precision"]
 
 Faults = dict[str, Fact | None]  # of each property that was looked at; None: it holds
 
@@ -40,6 +40,7 @@ ON_REQUEST = (
 )
 OF_LAYERS = ("biases", "mask_broadcasts")
 INSTEAD = {"three_axes": {"leading_axes", "mask_broadcasts"}}  # of other axes
+FULL = 3e-8  # of float64: above an ε of 1e-9 here and there, below float32
 SLACK = 4  # a probe of conduct is compared with less zeal than one that names a mistake
 
 
@@ -217,6 +218,21 @@ def _fits(theirs: Tensor, ours: Tensor, seen: Seen) -> bool:
     return matches(theirs.to(dtype), ours, SLACK)  # computed in float32 will do
 
 
+def single_precision(seen: Seen, loading: Loading) -> bool:
+    """Whether float64 comes back with the digits of float32.
+
+    Told where D is 1: a root of it that is kept in float32 has lost none.
+    """
+    for probe, outcome in seen.pairs:
+        told = probe["options"].get("conduct") == "double_precision"
+        if told and seen.task in WEIGHTED and probe["sizes"]["D"] == 1:
+            theirs = loading.of(outcome).get("outputs", {}).get("output")
+            ours = compute(_asked(seen, loading, probe))["output"]
+            full = FULL / TOLERANCE[torch.float64]
+            return theirs is not None and not matches(theirs, ours, full)
+    return False
+
+
 def _asked(seen: Seen, loading: Loading, probe: dict) -> Problem:
     """The problem of a probe whose mask may have any shape that broadcasts."""
     return posed(probe, seen.missing, loading.turned, _expanded)
@@ -252,7 +268,8 @@ def _gradients(seen: Seen, loading: Loading, right: bool) -> Faults:
         theirs = outcome.get("gradients", {})
         wrong = [k for k, x in theirs.items() if not _fits(x, ours[k], seen)]
         if wrong:
-            values = {"names": wrong, "where": [_where(probe)]}
+            finite = all(bool(theirs[k].isfinite().all()) for k in wrong)
+            values = {"names": wrong, "where": [_where(probe)], "finite": finite}
             found["gradients"] = Fact("other-gradient", values)
             break
     if any("weights" in o["outputs"] for _, o in probes):
@@ -294,11 +311,13 @@ def _asked_for(seen: Seen) -> Faults:
     if seen.task != "split_concat":
         found["mask_optional"] = None  # unless it had to be called with one
     if seen.task != "attention":
-        lacking = [x for x in seen.missing if x != "b_k"]  # which the softmax ignores
-        found["biases"] = Fact("biases", {"names": lacking}) if lacking else None
+        missing = Fact("biases", {"names": seen.missing})
+        found["biases"] = missing if seen.missing else None
     if seen.task == "mha":
-        unnamed = Fact("projection_names", {"names": seen.unnamed})
-        found["projection_names"] = unnamed if seen.unnamed else None
+        fact = Fact("projection_names", {"names": seen.unnamed})
+        beside = Fact("learns-more", {"names": seen.beside})
+        lacks = fact if seen.unnamed else beside if seen.beside else None
+        found["projection_names"] = lacks
     if order := next((n["order"] for n in seen.notes if n["code"] == REORDERED), ""):
         found["call_by_place"] = Fact("call_by_place", {"order": order})
     for name, probe in (("half_precision", "half"), ("any_device", "device")):

@@ -11,10 +11,16 @@ from dataclasses import dataclass, field
 import torch
 
 from mha_lib.check import training
-from mha_lib.check.beside import OTHER_SHAPE, RAN_WITH, UNFINISHED, located
+from mha_lib.check.beside import ORDERS, OTHER_SHAPE, RAN_WITH, UNFINISHED, located
 from mha_lib.check.by_size import BY_SIZE, told_by_size
 from mha_lib.check.catalogue import GIVEN, MISTAKES, SPLITS, WEIGHTED
-from mha_lib.check.contract import Faults, adaptations, faults, judged
+from mha_lib.check.contract import (
+    Faults,
+    adaptations,
+    faults,
+    judged,
+    single_precision,
+)
 from mha_lib.check.example import Example, example_of, revealed
 from mha_lib.check.explained import (
     ALL_TIERS,
@@ -30,7 +36,7 @@ from mha_lib.check.reference import Route, compute
 from mha_lib.check.search import Case, fitting_policies, names
 from mha_lib.check.seen import SPECIAL, Loading, Seen, shape_fits
 from mha_lib.check.tasks import TASKS
-from mha_lib.check.unnamed import cut_otherwise, of_masks, one_of, split_otherwise
+from mha_lib.check.unnamed import made_otherwise, of_masks, one_of
 from mha_lib.check.words import CONFIDENCE, Fact, in_words
 
 __all__ = ["Diagnosis", "conclude"]
@@ -263,10 +269,12 @@ def _verdict(found: Diagnosis, seen: Seen, explanations: list, cases: list) -> N
         return
     if not explanations:
         found.verdict = "unknown"
-        found.evidence += cut_otherwise(seen, cases) or split_otherwise(seen, cases)
-        if limits := told_by_size(cases):
-            found.evidence.append(limits)
-        elif wrong := sorted((x for x in cases if not shape_fits(x)), key=_by_chance):
+        told = made_otherwise(seen, cases)
+        if not told and (limits := told_by_size(cases)):
+            told = [limits]
+        found.evidence += told
+        wrong = sorted((x for x in cases if not shape_fits(x)), key=_by_chance)
+        if wrong and not told:
             some = any(fitting_policies([case], ()) for case in cases)
             found.verdict = "unknown" if some else "failed"
             right, got = compute(wrong[0].problem), tuple(wrong[0].output.shape)
@@ -335,6 +343,14 @@ def _constant(route: Route) -> list[Fact]:
     return [Fact("divided-by", {"number": 1 / factor}) for factor in found]
 
 
+def _order(name: str, parts: str) -> Fact:
+    """How the rows of a fused matrix lie, which are not role by role."""
+    usual = [str(len(parts)), "H", "D"]
+    lie = [usual[axis] for axis in ORDERS[name]]
+    both = {"axes": f"[{', '.join(lie)}]", "usual": f"[{', '.join(usual)}]"}
+    return Fact("rows-otherwise", {"order": name, **both})
+
+
 def _beside_the_numbers(
     found: Diagnosis,
     seen: Seen,
@@ -394,6 +410,9 @@ def _beside_the_numbers(
                 wrong, known = (
                     ([], None) if wrong == ["dropout-on-output"] else (wrong, known)
                 )
+            if wrong == ["dropout-unused"] and "no_dropout" in requires:
+                found.advice += wrong  # that nothing drops is what the task asks for
+                wrong, known = [], None
             extra += wrong
             found.evidence += [Fact("other-dropout")] if known is False else []
             dropout = known and not wrong
@@ -416,4 +435,11 @@ def _beside_the_numbers(
         found.evidence.insert(0, Fact("dots-left", {"where": seen.dots}))
     if seen.missing:
         found.policy["biases"] = Fact("no-biases", {"names": seen.missing})
+    if found.verdict in ("right", "unmet"):
+        if seen.beside and "projection_names" not in requires:
+            found.policy["beside"] = Fact("more-learned", {"names": seen.beside})
+        if single_precision(seen, loading):
+            found.policy["digits"] = Fact("digits-of-float32")
+        if loading.name in ORDERS:
+            found.policy["order"] = _order(loading.name, seen.fused)
     return dropout

@@ -213,7 +213,7 @@ def _shown(seen: Seen, case: Case) -> list[Fact]:
         values = {"factor": factor, "scale": p.D**0.5}
         letters = _divisor(p.D**0.5 / factor, p.sizes) if factor > 0 else ""
         facts.append(Fact("scores-times", values | {"letters": letters}))
-    elif (sums - 1).abs().max() < 1e-3:
+    elif (sums - 1).abs().max() < 1e-5:
         facts.append(Fact("map-right", {"T": p.T, "S": p.S}))
     else:
         facts.append(Fact("sums-alone"))

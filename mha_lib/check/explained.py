@@ -43,7 +43,7 @@ def searched(seen: Seen, tiers: int) -> tuple[list[Explanation], Loading]:
     cases = {loading: seen.cases(loading) for loading in seen.loadings}
     sizes = seen.compared[0][0]["sizes"]
     # A wide layer takes too long.
-    for tier in range(tiers if sizes["E"] < 64 else min(tiers, 2)):
+    for tier in range(tiers if sizes.get("E", 0) < 64 else min(tiers, 2)):
         for loading in seen.loadings_of(tier):
             found = shortest(best + explain(seen.task, cases[loading], tier, best))
             if found and (not best or found[0] is not best[0]):

@@ -47,6 +47,8 @@ OF_LINES = {  # what a message asks for, and a line of theirs that goes with it
     "unpacked: *_, T, D = q.shape takes the last two, whatever stands before.",
     (r"not enough values to unpack|tuple index out of", r"chunk\((?!.*dim)"): " chunk "
     "cuts the first axis, the batch, unless it is told: chunk(3, dim=-1).",
+}
+OF_SCORES = {  # the same, where queries and keys meet
     (r"tensor a .* tensor b|batch2 tensor to be|t\(\) expects", r"\.(T\b|t\(\))"): " "
     "More than two axes come: k.mT, or k.transpose(-2, -1), turns the last two alone.",
     (r"tensor a .* tensor b|batch2 tensor to be", r"transpose\(\d, ?\d\).*"): " Count "
@@ -76,7 +78,8 @@ def hint(error: str, line: str, sizes: Mapping[str, int]) -> str:
     """
     met = ((re.search(pattern, error), said) for pattern, said in HINTS.items())
     said = "".join(said.format(*found.groups()) for found, said in met if found)
-    for (pattern, code), words in OF_LINES.items():
+    of_lines = OF_LINES | (OF_SCORES if "D" in sizes else {})
+    for (pattern, code), words in of_lines.items():
         if re.search(pattern, error) and re.search(code, line):
             return said + words
     by_sizes = _heads_apart, _mask_without_heads, _axes_that_meet, _piece_of_a_token
@@ -193,7 +196,8 @@ def of_sizes(cases: list[Case]) -> list[str]:
             ran = ran or (not fails and one == two != 1)
         return ran
 
-    found = any(needs(*pair) for pair in combinations("BTSHD", 2))
+    letters = [x for x in "BTSHD" if x in cases[0].problem.sizes] if cases else []
+    found = any(needs(*pair) for pair in combinations(letters, 2))
     return ["needs-equal-sizes"] if found else []
 
 
@@ -202,7 +206,7 @@ def of_ones(cases: list[Case]) -> list[str]:
 
     def alone(letter: str) -> bool:
         return all(
-            (case.problem.sizes[letter] == 1) == (case.output is not None)
+            (case.problem.sizes.get(letter) == 1) == (case.output is not None)
             for case in cases
         )
 

@@ -11,7 +11,15 @@ AFTER = {"weights-right", "not-times-values", "normalised"}  # what is behind th
 BEFORE = {"weights-first", "scores-times", "map-sums", "later-unseen", "some-unseen"}
 SAYS_IT = {  # facts that are a next step
     *("cut-otherwise", "as-if-exchanged", "as-if-inverted", "as-if-folded"),
-    *("as-if-left", "it-remembers", "it-makes-layers", "fill-leaks", "fill-nan"),
+    *(
+        "as-if-equal",
+        "as-if-left",
+        "it-remembers",
+        "it-makes-layers",
+        "fill-leaks",
+        "fill-nan",
+    ),
+    *("padding-at-left", "padding-turned", "padding-of-one"),
     *("heads-and-features", "slices-overlap"),
     *("right-in-training", "sums-alone"),
 }

@@ -85,7 +85,7 @@ def own_task(
         call: a function of a submission and the inputs, in that order; it returns a
             tensor or what makes one. None calls the submission with the inputs. It
             runs beside the submission, which can read it, and alone: what it needs it
-            imports, and it must hold no answer.
+            imports, and it must hold no answer. What it raises itself is said as it is.
         title: the same in words, as in "your …"; the name unless given.
         signature: what is required, in words; that of ``reference``, with the first
             line of its docstring, unless given.

@@ -132,13 +132,13 @@ class Report:
         """What is said of a mistake: of the task itself, or of the catalogue."""
         if name in self.task.mistakes:
             return [_line(1, f"{number}{self.task.mistakes[name]} [{name}]")]
-        return of_mistake(MISTAKES[name], number)
+        return of_mistake(MISTAKES[name], number, self.task.name)
 
 
-def of_mistake(mistake: Mistake, number: str = "") -> list[Line]:
+def of_mistake(mistake: Mistake, number: str = "", task: str = "") -> list[Line]:
     """What it is, where to read about it, where it happened."""
     where = f"Read: {section_title(mistake.section)}"
-    found = [_line(1, f"{number}{mistake.message} [{mistake.name}]")]
+    found = [_line(1, f"{number}{mistake.message_in(task)} [{mistake.name}]")]
     found.append(_line(2, where, link(mistake.section)))
     if mistake.source:
         found.append(_line(2, f"It happened in {mistake.source}."))

@@ -74,6 +74,8 @@ class Seen:
         answered = [o for _, o in compared if "outputs" in o]
         self.missing = answered[0].get("missing", [])
         self.unnamed = answered[0].get("unnamed", [])
+        self.beside = answered[0].get("beside", [])
+        self.fused = answered[0].get("fused", "")
         self.maps = ["weights" in o["outputs"] for o in answered]  # returned, or not
         self.notes = [n for _, o in compared for n in o.get("notes", ())]
         others = [n for _, o in pairs for n in o.get("notes", ())]
@@ -87,6 +89,7 @@ class Seen:
         self.dots = next(iter(left), "")  # where `...` stands
         self.changed = changed_inputs(self.pairs)
         self.numbers = False  # a mask that holds numbers
+        self.additive = task in MASKS and any(map(_additive, answered))
         self.needless: dict = {}  # shapes, where a mask has axes of size 1 too many
         self._problems = self._turned = self._posed(False)
         self._cases: dict[Loading, list[Case]] = {}  # with what was computed for them
@@ -137,8 +140,7 @@ class Seen:
         if mask.dtype != torch.bool:
             self.numbers = True
             mask = mask.real if mask.is_complex() else mask
-            additive = bool((mask < 0).any())
-            mask = mask == 0 if additive else mask != 0
+            mask = mask == 0 if self.additive else mask != 0
         if mask.dim() > expected.dim() and mask.numel() == expected.numel():
             self.needless = {"required": expected.shape, "got": mask.shape}
             self.needless = {key: tuple(x) for key, x in self.needless.items()}
@@ -149,6 +151,13 @@ class Seen:
     def probe(self, name: str) -> tuple[dict, dict] | None:
         """A probe and its outcome; None where there is none or it was skipped."""
         return next(((p, o) for p, o in self.pairs if p["name"] == name), None)
+
+
+def _additive(outcome: dict) -> bool:
+    """Whether a mask holds numbers below 0, which are to be added to scores."""
+    mask = outcome["outputs"]["output"]
+    mask = mask.real if mask.is_complex() else mask
+    return mask.dtype != torch.bool and bool((mask < 0).any())
 
 
 def _dtype(probe: dict) -> torch.dtype | None:

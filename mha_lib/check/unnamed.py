@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from mha_lib.check.beside import ORDERS
-from mha_lib.check.catalogue import CUTS, OF_A_HEAD, SPLITS
+from mha_lib.check.catalogue import COMBINED, CUTS, OF_A_HEAD, PADDED, SPLITS
 from mha_lib.check.reference import LAYERS, Route, Stage, compute
 from mha_lib.check.search import (
     Case,
@@ -18,6 +18,7 @@ from mha_lib.check.words import Fact
 AS_ONE = {  # functions that several mistakes give only together
     "as-if-exchanged": {"key-value-inputs-swapped", "wk-wv-swapped"},
     "as-if-inverted": {"padding-inverted", "masks-or", "mask-inverted"},
+    "as-if-equal": {"mask-inverted", "masks-xor"},
     "as-if-left": {"split-axis-left", "merge-no-transpose"},
     "as-if-folded": {"merge-no-transpose", "output-reshaped"},
 }
@@ -29,7 +30,13 @@ def one_of(route: Route) -> Fact | None:
     return next((Fact(code) for code, same in AS_ONE.items() if found == same), None)
 
 
-def cut_otherwise(seen: Seen, cases: list[Case]) -> list[Fact]:
+def made_otherwise(seen: Seen, cases: list[Case]) -> list[Fact]:
+    """A way to cut, or to make a mask, if that is all that is not ours."""
+    ways = (_cut_otherwise, _split_otherwise, _masked_otherwise)
+    return next(filter(None, (way(seen, cases) for way in ways)), [])
+
+
+def _cut_otherwise(seen: Seen, cases: list[Case]) -> list[Fact]:
     """In which order a fused projection is cut, if that is all that is not ours."""
     if not any(x.name in ORDERS for x in seen.loadings):  # nothing is fused
         return []
@@ -38,7 +45,7 @@ def cut_otherwise(seen: Seen, cases: list[Case]) -> list[Fact]:
     return [Fact("cut-otherwise", {"cut": cut}) for cut in found]
 
 
-def split_otherwise(seen: Seen, cases: list[Case]) -> list[Fact]:
+def _split_otherwise(seen: Seen, cases: list[Case]) -> list[Fact]:
     """How x is cut into heads, if that is all that is wrong."""
     if seen.task not in ("split_heads", *LAYERS):
         return []
@@ -50,6 +57,13 @@ def split_otherwise(seen: Seen, cases: list[Case]) -> list[Fact]:
         if fitting_policies(rest, route)
     )
     return [Fact(code) for code in found][:1]
+
+
+def _masked_otherwise(seen: Seen, cases: list[Case]) -> list[Fact]:
+    """How a mask is made or joined, if a way that is known gives all of it."""
+    ways = {"padding_mask": PADDED, "combine_masks": COMBINED}.get(seen.task, {})
+    found = (code for code, way in ways.items() if fitting_policies(cases, (way,)))
+    return [Fact(code) for code in found]
 
 
 def of_masks(task: str, cases: list[Case]) -> Fact:

@@ -142,13 +142,15 @@ def test_whoever_does_what_is_required_is_right(submission, task, requires):
     assert diagnose(submission, task, requires=requires).verdict == "right"
 
 
-def test_a_missing_bias_of_the_keys_is_no_fault():
+def test_a_missing_bias_of_the_keys_is_no_fault_unless_biases_are_asked_for():
     class NoKeyBias(Returning):
         def __init__(self, embed_dim, num_heads):
             super().__init__(embed_dim, num_heads)
             self.w_k = torch.nn.Linear(embed_dim, embed_dim, bias=False)
 
-    assert diagnose(NoKeyBias, "mha", requires=A2).verdict == "right"
+    rest = {*A2} - {"biases"}
+    assert diagnose(NoKeyBias, "mha", requires=rest).verdict == "right"
+    assert diagnose(NoKeyBias, "mha", requires=A2).verdict == "unmet"
 
 
 def test_three_axes_take_the_place_of_all_others():

@@ -128,7 +128,7 @@ def test_a_mask_cut_from_a_square_is_right_and_has_the_memory():
     assert diagnose(cut_from_a_square, "causal_mask").verdict == "right"
     for task in "causal_mask", "padding_mask":
         for probe in TASKS[task].probes(0):
-            longest = max(probe["sizes"][axis] for axis in "TS")
+            longest = max(probe["sizes"].get(axis, 1) for axis in "TS")
             assert 4 * longest**2 < 1 << 27, probe["name"]  # bytes
 
 

@@ -28,11 +28,13 @@ An outcome is a dictionary::
                                                          and its shapes
     "missing": ["b_k"]                                   a layer that has no bias
     "unnamed": ["out_proj"]                              no such layer has these weights
+    "beside": ["tau"]                                    learned in no projection
+    "fused": "qkv"                                       parts that one matrix holds
 
 Its modules import in one direction::
 
     words ← observe ← ways ← find ← load ← making ← run
-    driven, unfinished ← run
+    words ← driven, unfinished ← run
 """
 
 from .load import ORDERS

@@ -6,6 +6,8 @@ from types import CodeType
 
 import torch
 
+from .words import DRIVER
+
 
 def driven(submission: object, driver: str) -> Callable[[dict], object]:
     """A function of the inputs; without a driver, the submission with them in order."""
@@ -19,8 +21,11 @@ def driven(submission: object, driver: str) -> Callable[[dict], object]:
 
 @cache
 def _compiled(driver: str) -> CodeType:
-    """Once for all probes. Its lines are none of theirs: see `words.NOT_THEIRS`."""
-    return compile(driver, __file__, "exec")
+    """Once for all probes.
+
+    Its lines are none of theirs; what it raises is said as it is: see `words`.
+    """
+    return compile(driver, DRIVER, "exec")
 
 
 def _called(submission: Callable, *inputs: object) -> object:

@@ -263,7 +263,15 @@ def _prepared(runner: _Runner, probe: dict):
         load.weights = {f"W_{h.parts}": h.slots[0].leaf for h in holders}
         load.weights |= {f"b_{h.parts}": h.biases[0] for h in holders if h.biases}
         has = {role for holder in holders if holder.biases for role in holder.parts}
+        known = {id(x) for h in holders for x in h.biases}
+        known |= {id(slot.leaf) for h in holders for slot in h.slots}
         lacks = {
+            "fused": next((holder.parts for holder in holders if holder.fused), ""),
+            "beside": [  # what it learns in no projection
+                name
+                for name, x in submission.named_parameters()
+                if id(x) not in known and ".parametrizations." not in f".{name}"
+            ],
             "missing": [f"b_{role}" for role in "qkvo" if role not in has],
             "unnamed": [
                 name

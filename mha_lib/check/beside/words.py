@@ -11,6 +11,7 @@ import torch
 TORCH = str(Path(torch.__file__).parent) + os.sep
 NOT_THEIRS = (str(Path(torch.__file__).parents[1]), inspect.__file__[:-10])
 NOT_THEIRS += (str(Path(__file__).parents[2]) + os.sep,)  # mha_lib
+DRIVER = str(Path(__file__).with_name("driven.py"))  # what it raises is our advice
 RAN_WITH = "ran-with"  # code of a note: in what way it was called
 REMEMBERS = "remembers"  # and of another: a call changes the next one
 MAKES_LAYERS = "makes-layers"  # and of another: each call makes layers anew
@@ -87,9 +88,12 @@ def failure(error: BaseException) -> dict[str, str]:
         text = " ".join(str(error).split())
     except Exception:  # an exception may define its own __str__
         text = "it cannot be printed"
-    text = f"{type(error).__name__}: {text[:300]}" if text else type(error).__name__
+    kind, text = type(error).__name__, text[:300]
+    frames = traceback.extract_tb(error.__traceback__)
+    if not (text and frames[-1:] and frames[-1].filename == DRIVER and _raised(error)):
+        text = f"{kind}: {text}" if text else kind
     found = {"error": text}
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+    for frame in reversed(frames):
         if not frame.filename.startswith(NOT_THEIRS):
             line = f": {frame.line}" if frame.line else ""
             found["line"] = f"{frame.lineno}{line}"
@@ -101,14 +105,19 @@ def failure(error: BaseException) -> dict[str, str]:
 
 def _of_torch(error: BaseException) -> bool:
     """Whether no `raise` or `assert` outside torch made it: an operation did."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return bool(frames) and (
+        not _raised(error) or frames[-1].filename.startswith(TORCH)
+    )
+
+
+def _raised(error: BaseException) -> bool:
+    """Whether a `raise` or an `assert` made it, no operation."""
     last = error.__traceback__
-    if last is None:
-        return False
-    while last.tb_next is not None:
+    while last is not None and last.tb_next is not None:
         last = last.tb_next
-    code = last.tb_frame.f_code
-    raised = dis.opname[code.co_code[last.tb_lasti]] == "RAISE_VARARGS"
-    return not raised or code.co_filename.startswith(TORCH)
+    code = b"" if last is None else last.tb_frame.f_code.co_code
+    return bool(code) and dis.opname[code[last.tb_lasti]] == "RAISE_VARARGS"
 
 
 def located(error: str, line: str = "") -> str:

@@ -26,18 +26,22 @@ from mha_lib.check.catalogue import (
     softmax,
     split,
 )
+from mha_lib.check.catalogue.combine import WAYS as COMBINED
 from mha_lib.check.catalogue.mistake import GIVEN, MASKS, WEIGHTED, Mistake
+from mha_lib.check.catalogue.padding import WAYS as PADDED
 from mha_lib.check.catalogue.project import CUTS
 from mha_lib.check.catalogue.split import WAYS as SPLITS
 from mha_lib.check.reference import DEFAULT, LAYERS, Problem, Stage
 
 __all__ = [
+    "COMBINED",
     "CUTS",
     "MASKS",
     "MISTAKES",
     "SAME_FUNCTION",
     "SPLITS",
     "OF_A_HEAD",
+    "PADDED",
     "WEIGHTED",
     "Mistake",
     "check_name",

@@ -1,9 +1,18 @@
 """What is wrong where two masks become one."""
 
 from mha_lib.check.catalogue.mistake import Mistake
+from mha_lib.check.reference import Stage
 
 _COMBINES = ("combine_masks", "split_concat")
 
+
+# Ways to join two masks without a name, by the fact that tells them.
+WAYS = {
+    "padding-turned": Stage("combine", (), lambda causal, padding: causal & ~padding),
+    "padding-of-one": Stage(
+        "combine", (), lambda causal, padding: causal & padding[:1]
+    ),
+}
 
 MISTAKES = (
     Mistake(

@@ -30,6 +30,7 @@ class Mistake:
         stages: the stages that it replaces; each of them alone is this mistake.
         tasks: where it can happen.
         undo: see `Stage`.
+        elsewhere: the cause in the letters of a task that lays its axes otherwise.
     """
 
     name: str
@@ -40,8 +41,13 @@ class Mistake:
     stages: dict[str, Callable] = field(default_factory=dict)
     tasks: tuple[str, ...] = WEIGHTED
     undo: Callable[[Tensor], Tensor] | None = None
+    elsewhere: dict[str, str] = field(default_factory=dict)
 
     @property
     def message(self) -> str:
         """Symptom and cause in one sentence."""
-        return f"{self.symptom}: {self.cause}."
+        return self.message_in("")
+
+    def message_in(self, task: str) -> str:
+        """The same in the letters of a task."""
+        return f"{self.symptom}: {self.elsewhere.get(task, self.cause)}."

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from mha_lib.check.catalogue.mistake import IS_TRUE_TRUE, WRONG_MASK, Mistake
-from mha_lib.check.reference import Problem, real_keys
+from mha_lib.check.reference import Problem, Stage, real_keys
 
 _PADDING = "05_masks#the-padding-mask"
 _RAW = "08_tensorflow_style#a-key-mask-from-raw-embeddings"
@@ -20,6 +20,14 @@ def _real_queries(p: Problem) -> Tensor:
 def _keys(p: Problem) -> Tensor:
     return real_keys(p)[:, None, None]
 
+
+def _at_the_left(p: Problem) -> Tensor:
+    seen = torch.arange(p.S) >= p.S - p.x["lengths"][:, None]
+    return seen[:, None, None]
+
+
+# A way to make the mask without a name, by the fact that tells it.
+WAYS = {"padding-at-left": Stage("padding", (), _at_the_left)}
 
 MISTAKES = (
     Mistake(

@@ -8,6 +8,14 @@ _AXIS = "01_attention#the-softmax-over-the-wrong-axis"
 _CALLED = "deeper/01_right_shape_wrong_numbers#weights-that-are-called-scores"
 
 
+def _by_letters(axis: str) -> dict[str, str]:
+    """Where scores may be tsbh as well as bhts, no number tells which axis it was."""
+    cause = f"the softmax ran over {axis}, not over the keys, s. The letters of your "
+    return {
+        "mha_sequence_first": cause + "scores say which axis that is: dim=1 of tsbh"
+    }
+
+
 def _flat_softmax(scores: Tensor) -> Tensor:
     return scores.flatten(-2).softmax(-1).view_as(scores)
 
@@ -20,6 +28,7 @@ MISTAKES = (
         _AXIS,
         "PetrochukM/PyTorch-NLP#2",
         stages={"softmax": lambda scores: scores.softmax(-2)},
+        elsewhere=_by_letters("the queries, t"),
     ),
     Mistake(
         "softmax-over-heads",
@@ -28,6 +37,7 @@ MISTAKES = (
         "from the end: the keys are dim=-1",
         _AXIS,
         stages={"softmax": lambda scores: scores.softmax(-3)},
+        elsewhere=_by_letters("the heads, h"),
     ),
     Mistake(
         "softmax-over-batch",
@@ -36,6 +46,7 @@ MISTAKES = (
         _AXIS,
         "nerminnuraydogan/vision-transformer#1",
         stages={"softmax": lambda scores: scores.softmax(-4)},
+        elsewhere=_by_letters("the batch, b"),
     ),
     Mistake(
         "softmax-over-map",

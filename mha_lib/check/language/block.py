@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from mha_lib.check.digits import apart
 from mha_lib.check.example import largest
 
 __all__ = ["Block", "call", "draw", "words"]
@@ -73,7 +74,8 @@ def draw(generator: torch.Generator) -> dict[str, dict]:
         B, T, E = B + many, T + 4 + many + far, H * (D + 2)  # T > B
         B, T = alone.get("B", B), alone.get("T", T)
         some = torch.rand(T, T, generator=generator) < 0.5
-        mask = some | torch.eye(T, dtype=torch.bool)
+        own_place = torch.eye(T, dtype=torch.bool)
+        mask = some & ~own_place.roll(-1, 1) | own_place  # each row hides something
         mask[0, 1:], mask[-1, 0] = False, True  # never alike when turned
         mask = torch.ones(T, T, dtype=torch.bool).tril() if triangle else mask
         x = scale * (torch.randn(B, T, E, generator=generator) + 0.5)
@@ -82,6 +84,7 @@ def draw(generator: torch.Generator) -> dict[str, dict]:
         return {**given, "asked": asked}
 
     return {
+        "twice the same, in training": case(False, asked="twice"),
         "an attention of ours": case(False),
         "a causal mask": case(False, triangle=True, many=6),
         "tiny numbers": case(False, scale=3e-3),
@@ -102,7 +105,8 @@ def call(Block, x, mask, H, own, seed, asked):
     """Numbers of ours in its parts, whatever order they were made in.
 
     Beside the output, ``asked`` are its gradients, its heads and whether their number
-    matters, a second call, the output in evaluation mode, or whether it stays float64.
+    matters, a second call, the output in evaluation mode, or that of float64, and
+    whether it is of float64; or whether two calls in training are alike.
     """
     import zlib
 
@@ -115,6 +119,28 @@ def call(Block, x, mask, H, own, seed, asked):
             return ((0.3 + fit) * seen) @ value, None
 
     block = Block(x.shape[-1], H)
+    parts = ("norm1", "attention", "norm2", "mlp")
+    made = [k for k, part in vars(block)["_modules"].items() if part is not None]
+    if lacking := [name for name in parts if name not in made]:
+        raise AttributeError(
+            f"the parts {', '.join(parts)} are required; yours has "
+            f"{', '.join(made) or 'none'}, and no {' and no '.join(lacking)}"
+        )
+    inside = {id(x) for name in parts for x in getattr(block, name).parameters()}
+    beside = [n for n, x in block.named_parameters() if id(x) not in inside]
+    if beside:
+        raise ValueError(
+            "all that a block learns has to be in norm1, attention, norm2 and mlp; "
+            f"yours learns {', '.join(beside)}, too"
+        )
+
+    def answer(block, x):
+        output = block(x, mask)
+        if not isinstance(output, torch.Tensor):
+            kind = type(output).__name__
+            raise TypeError(f"block(x, mask) has to return one tensor; got a {kind}")
+        return output
+
     if not own:
         block.attention = Ours()
     generator = torch.Generator()
@@ -131,12 +157,16 @@ def call(Block, x, mask, H, own, seed, asked):
         numbers.data = torch.full_like(numbers, 0.05 * (numbers.dim() > 1))
     if asked == "again":
         block(x.flip(0), mask.flip(0, 1))
+    if asked == "twice":
+        one, other = (answer(block.train(), x).nan_to_num() for _ in "ab")
+        return torch.tensor([float(torch.equal(one, other))])
     if asked == "writing":
         with torch.no_grad():
-            return block.eval()(x, mask)
+            return answer(block.eval(), x)
     if asked == "double":
-        output = block.double()(x.double(), mask)
-        return torch.tensor([float(output.dtype == torch.float64)])
+        output = answer(block.double().eval(), x.double())
+        same = torch.tensor([float(output.dtype == torch.float64)])
+        return torch.cat([same, output.flatten()])
     if asked == "heads":  # as many as the map that its attention returns has, if any
         heads = []
 
@@ -156,12 +186,12 @@ def call(Block, x, mask, H, own, seed, asked):
             one.data = torch.randn(one.shape, generator=generator)
             other.data = one.data.clone() if one.shape == other.shape else other.data
         wide = torch.randn(*x.shape[:2], 12, generator=generator)
-        one, other = (part(wide, mask) for part in cut)
+        one, other = (answer(part, wide) for part in cut)
         return torch.tensor([*heads, float(not torch.equal(one, other))])
     if asked != "gradients":
-        return block(x, mask)
+        return answer(block, x)
     x.requires_grad_()
-    block(x, mask).square().sum().backward()
+    answer(block, x).square().sum().backward()
     given = [x]
     for norm in (block.norm1, block.norm2):  # in whatever order they were made
         given += [
@@ -176,8 +206,15 @@ def call(Block, x, mask, H, own, seed, asked):
 def words(yours: Tensor, right: Tensor, inputs: dict) -> str:
     """Which number of which token is wrong, or whose gradient, or which heads."""
     x, asked = inputs["x"], inputs["asked"]
+    if asked == "twice":
+        return (
+            "In training two calls with the same x return other numbers: is there a "
+            "dropout? Nothing is to be dropped."
+        )
     if asked == "double":
-        return "A block of float64 has to answer float64 with float64; it does not."
+        if not yours[0]:
+            return "A block of float64 has to answer float64 with float64; it does not."
+        yours, right = (numbers[1:].view(x.shape) for numbers in (yours, right))
     if asked == "heads":
         for has, due in zip(yours[:2].int().tolist(), right[:2].int().tolist()):
             if has != due:
@@ -190,19 +227,18 @@ def words(yours: Tensor, right: Tensor, inputs: dict) -> str:
         parts |= {f"norm{n}.{k}": E for n in (1, 2) for k in ("bias", "weight")}
         for name, size in parts.items():
             if place < size:
-                return (
-                    f"A number of the gradient of {name} is {yours[place]:.3f}; "
-                    f"{right[place]:.3f} is right."
-                )
+                got, due = apart(yours[place], right[place], 3)
+                return f"A number of the gradient of {name} is {got}; {due} is right."
             place -= size
         return (
             f"The gradients of the mlp have the norms {_listed(yours[-4:])}; "
             f"{_listed(right[-4:])} are right."
         )
     b, t, e = largest(yours - right)
+    got, due = apart(yours[b, t, e], right[b, t, e], 3)
     return (
-        f"Feature {e} of token {t} in sequence {b} is {yours[b, t, e]:.3f} behind the "
-        f"block; {right[b, t, e]:.3f} is right."
+        f"Feature {e} of token {t} in sequence {b} is {got} behind the block; {due} is "
+        "right."
     )
 
 

@@ -71,7 +71,11 @@ def written(model, tokens, new, context, temperature=1.0, top_k=None, **other):
             tokens = torch.cat(pair[::-1] if other.get("front") else pair, dim=1)
     if other.get("restores", True):
         model.train(before or other.get("trains", False))
-    return tokens[:, start:] if other.get("prompt_lost") else tokens
+    return other.get("part", _all)(tokens, start, new)
+
+
+def _all(tokens, start, new):
+    return tokens
 
 
 def _last(tokens, context):
@@ -125,6 +129,12 @@ def draw(generator: torch.Generator) -> dict[str, dict]:
         given = {"tokens": tokens, "new": new, "context": 4, "options": list(options)}
         return {"kind": "shares", "logits": steps, **given}
 
+    def flat() -> dict:
+        """So many words that each of them is rare."""
+        W, tokens = sized(4000, 4100), torch.arange(2).repeat(4)[:, None]
+        logits = torch.rand(2, W, generator=generator)
+        return {**shares(), "logits": logits, "tokens": tokens}
+
     return {
         "texts": sure(99, B=sized(5, 9), more=30, far=30),
         "texts longer than the context": sure(sized(2, 4), more=6),
@@ -136,13 +146,13 @@ def draw(generator: torch.Generator) -> dict[str, dict]:
         "draws of many words": shares(many=True),
         "a low temperature": shares(0.4),
         "a high temperature": shares(5.0),
-        "nearly no temperature": shares(0.05, scale=0.05),
+        "nearly no temperature": shares(0.025, scale=0.025),  # float32 has p ** 40
         "top-k": shares(1.0, 3),
         "top-k of logits far below 0": shares(1.0, 2, shift=-3000.0),
         "top-k at a temperature": shares(2.0, 2, new=3),
         "top-k of many words": shares(1.0, 12, many=True),
         "the likeliest alone": shares(1.0, 1),
-        "two texts": {**shares(), "kind": "twice"},
+        "two texts of many words": {**flat(), "kind": "twice"},
         "nothing to write": {**sure(99), "new": 0, "kind": "nothing"},
         "a model that keeps its logits": {
             **sure(99),
@@ -187,10 +197,24 @@ def call(generate, kind, logits, tokens, new, context, options):
                 return self.scale * (each[0] + 0.95 * each[1])
             return self.scale * 200.0 * torch.nn.functional.one_hot(read % W, W)
 
+    def write(**options):
+        out = generate(model, tokens, new, context, **options)
+        if not isinstance(out, torch.Tensor):
+            kind = type(out).__name__
+            raise TypeError(f"one tensor, (B, T + new), is required; got a {kind}")
+        if out.dtype != tokens.dtype:
+            raise TypeError(f"tokens of {tokens.dtype} are required; got {out.dtype}")
+        if out.dim() != 2 or len(out) != len(tokens):
+            due = (len(tokens), tokens.shape[1] + new)
+            raise ValueError(
+                f"tokens (B, T + new) = {due} are required; got {(*out.shape,)}"
+            )
+        return out
+
     model = Model()
     names = dict(zip(("temperature", "top_k"), options))
     if kind == "twice":
-        one, other = (generate(model, tokens, new, context) for _ in "ab")
+        one, other = (write() for _ in "ab")
         return torch.tensor([float(not torch.equal(one, other))])
     if kind == "kept":
         kept, first = [], model.forward
@@ -201,13 +225,13 @@ def call(generate, kind, logits, tokens, new, context, options):
             return logits
 
         model.forward = keeps
-        generate(model, tokens, new, context, **names)
+        write(**names)
         return torch.tensor([float(all(x.equal(old) for x, old in kept))])
     if kind == "nothing":
-        out = generate(model, tokens, new, context)
+        out = write()
         return torch.tensor([float(out.equal(tokens)), float(model.training)])
     if kind != "modes":
-        out = generate(model, tokens, new, context, **names)
+        out = write(**names)
         if kind in ("sure", "counts", "close"):
             return out.double()
         kinds = [out[n::2, -1].bincount(minlength=W) for n in range(2)]
@@ -216,7 +240,7 @@ def call(generate, kind, logits, tokens, new, context, options):
     for training in (True, False):
         model.train(training)
         with torch.enable_grad():  # and what was before comes back afterwards
-            out = generate(model, tokens, new, context)
+            out = write()
             found.append(torch.is_grad_enabled())
         during = [sum(x) / len(model.seen) for x in zip(*model.seen)]
         found += [*during, out.requires_grad, model.training, model.part.training]

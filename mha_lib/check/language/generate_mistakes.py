@@ -226,8 +226,13 @@ MISTAKES = {
         "was written before, too: put it behind the text inside the loop.",
     ),
     "prompt-lost": (
-        _with(prompt_lost=True),
+        _with(part=lambda tokens, start, new: tokens[:, start:]),
         "The prompt is not returned: the new tokens have to stand behind it.",
+    ),
+    "last-new-alone": (
+        _with(part=lambda tokens, start, new: tokens[:, -new:]),
+        "The prompt is not returned: tokens[:, -new:] are the new tokens alone (and "
+        "with new = 0 all of them); the prompt has to stand in front of them.",
     ),
     "written-in-front": (
         _with(front=True),

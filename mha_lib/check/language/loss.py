@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from mha_lib.check.digits import apart
 from mha_lib.check.example import largest
 
 __all__ = ["MISTAKES", "call", "draw", "next_token_loss", "words"]
@@ -95,7 +96,7 @@ def draw(generator: torch.Generator) -> dict[str, dict]:
 def call(next_token_loss, logits, tokens, padding, gradient, told, cut, double):
     """What it returns, or the gradient that reaches the logits.
 
-    Where the logits are ``double``: whether the loss is, too.
+    Where the logits are ``double``: whether the loss is, too, and what it is.
     """
     import torch
 
@@ -105,8 +106,12 @@ def call(next_token_loss, logits, tokens, padding, gradient, told, cut, double):
         logits = logits.clone().requires_grad_()
     options = {"padding": padding} if told else {}
     loss = next_token_loss(logits.double() if double else logits, tokens, **options)
+    if isinstance(loss, (tuple, list)):
+        raise TypeError(f"one number is required; got a {type(loss).__name__}")
     if double and loss is not None:
-        return torch.tensor(float(getattr(loss, "dtype", None) == torch.float64))
+        number = torch.as_tensor(loss)
+        same = [float(getattr(loss, "dtype", None) == torch.float64)]
+        return torch.cat([torch.tensor(same), number.flatten()])
     if not gradient or loss is None:  # without an answer it has no gradient, either
         return loss
     if getattr(loss, "requires_grad", False):
@@ -116,23 +121,25 @@ def call(next_token_loss, logits, tokens, padding, gradient, told, cut, double):
 
 def words(yours: Tensor, right: Tensor, inputs: dict) -> str:
     """The loss and what it was of; or where a gradient is wrong, or the dtype."""
-    if inputs["double"]:
+    if inputs["double"] and not yours[0]:
         return "Of logits in float64 the loss has to be in float64, too; it is not."
     if inputs["gradient"]:
         if not yours.any():
             return "No gradient reaches the logits."
         b, t, w = largest(yours - right)
+        got, due = apart(yours[b, t, w], right[b, t, w], 3)
         return (
             f"The gradient at the logit of word {w}, place {t} of text {b}, is "
-            f"{yours[b, t, w]:.3f}; {right[b, t, w]:.3f} is right."
+            f"{got}; {due} is right."
         )
     B, T, W = inputs["logits"].shape
     padding = (
         f"padding = {inputs['padding']}" if inputs["told"] else "no word of padding"
     )
+    got, due = apart(yours.flatten()[-1], right.flatten()[-1], 3)
     return (
         f"Of {B} texts with {T} tokens to predict, {W} words and {padding}, the loss "
-        f"is {yours.item():.3f} nats; {right.item():.3f} is right."
+        f"is {got} nats; {due} is right."
     )
 
 
@@ -304,10 +311,15 @@ MISTAKES = {
         "softmax of an unlikely token is rounded to 0 and ln 0 is -inf. log_softmax "
         "takes both in one step.",
     ),
+    "loss-a-number": (
+        lambda *x, **more: next_token_loss(*x, **more).item(),
+        "The loss comes back as a plain number (.item(), float(…)), through which no "
+        "gradient flows: return the tensor.",
+    ),
     "loss-detached": (
         lambda *x, **more: next_token_loss(*x, **more).detach(),
-        "The number is right, and no gradient flows through it: a detach, .item(), "
-        ".data or a no_grad?",
+        "The number is right, and no gradient flows through it: a detach, .data or a "
+        "no_grad?",
     ),
     "places-mixed": (
         _mixed,

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from mha_lib.check.digits import apart
 from mha_lib.check.example import largest
 from mha_lib.check.language.block import Block
 
@@ -103,6 +104,7 @@ def draw(generator: torch.Generator) -> dict[str, dict]:
         "one token": case(0),
         "many texts": case(0.7, many=5),
         "a long context": case(1, far=60, many=3),
+        "tiny numbers": case(0.7, "tiny"),
         "its gradients": case(0.6, "gradients"),
         "its blocks and heads": case(0.6, "blocks"),
         "a second text, in training": case(1, "again", far=60),
@@ -119,9 +121,10 @@ def call(LanguageModel, tokens, sizes, seed, asked):
     Beside the logits, ``asked`` are the gradients of both tables; how many blocks it
     made, how many heads those have, whether its output is tied, whether torch finds
     the numbers of its blocks, and whether the number of heads matters; the logits of
-    a second text, in training; whether it stays float64; whether two calls in training
-    are alike; or how far the masks that its blocks get are from those that are asked
-    for: causal ones, or those of a ``mask_of`` if it takes one.
+    a second text, in training; those of float64, and whether they are of float64;
+    those of tiny numbers in both tables; whether two calls in training are alike; or
+    how far the masks that its blocks get are from those that are asked for: causal
+    ones, or those of a ``mask_of`` if it takes one.
     """
     import inspect
     import zlib
@@ -139,6 +142,32 @@ def call(LanguageModel, tokens, sizes, seed, asked):
             mixed = (seen @ torch.tanh(self.scale * x)).reshape(x.shape)
             return x + 0.3 * mixed + 0.2 * torch.sin(mixed)
 
+    model = LanguageModel(*sizes)
+    parts = ("word", "place", "blocks", "norm", "output")
+    if lacking := [name for name in parts if not hasattr(model, name)]:
+        made = ", ".join(name for name, _ in model.named_children()) or "none"
+        raise AttributeError(
+            f"the parts {', '.join(parts)} are required; yours has "
+            f"{made}, and no {' and no '.join(lacking)}"
+        )
+    inside = {id(x) for block in model.blocks for x in block.parameters()}
+    for part in (model.word, model.place, model.norm, model.output):
+        bare = not isinstance(part, torch.nn.Module)
+        inside |= {id(x) for x in ([part] if bare else part.parameters())}
+    beside = [n for n, x in model.named_parameters() if id(x) not in inside]
+    if beside:
+        raise ValueError(
+            "all that a model learns has to be in word, place, blocks, norm and "
+            f"output; yours learns {', '.join(beside)}, too"
+        )
+
+    def answer(model, tokens):
+        logits = model(tokens)
+        if not isinstance(logits, torch.Tensor):
+            kind = type(logits).__name__
+            raise TypeError(f"model(tokens) has to return one tensor; got a {kind}")
+        return logits
+
     if asked == "blocks":  # the heads are seen where its attention returns a map
         found, (W, context, _, H, L) = [], sizes
 
@@ -151,11 +180,9 @@ def call(LanguageModel, tokens, sizes, seed, asked):
             model = LanguageModel(W, context, 6 * (H + more), H + more, L + 12 * more)
             for part in torch.nn.ModuleList(model.blocks).modules():
                 part.register_forward_hook(look)
-            model.eval()(tokens)
+            answer(model.eval(), tokens)
             made = {id(next(block.parameters(), block)) for block in model.blocks}
-            words = model.word.weight  # who has no output multiplies by them
-            output = getattr(model, "output", None)
-            tied = getattr(output, "weight", words) is words
+            tied = getattr(model.output, "weight", None) is model.word.weight
             known = {id(x) for x in model.parameters()}
             theirs = {id(x) for block in model.blocks for x in block.parameters()}
             found += [len(made), len(model.blocks), sum(heads), float(tied)]
@@ -166,7 +193,7 @@ def call(LanguageModel, tokens, sizes, seed, asked):
             one.data.copy_(torch.randn(one.shape, generator=generator))
             if one.shape == other.shape:  # who keeps a matrix a head has others
                 other.data.copy_(one.data)
-        one, other = (part(tokens) for part in cut)
+        one, other = (answer(part, tokens) for part in cut)
         return torch.tensor([*found, float(not torch.equal(one, other))])
     if asked == "masks":
         seen, found = [], []
@@ -194,7 +221,7 @@ def call(LanguageModel, tokens, sizes, seed, asked):
             for text in (tokens[:, :-1], tokens):
                 T = text.shape[1]
                 right, off = mask_of(T, T), torch.zeros(T, T)
-                model.eval()(text)
+                answer(model.eval(), text)
                 for mask in seen:  # of the first that is another, how far it is off
                     is_mask = getattr(mask, "dtype", None) == torch.bool
                     is_mask = is_mask and mask.shape[-2:] == right.shape
@@ -206,10 +233,10 @@ def call(LanguageModel, tokens, sizes, seed, asked):
         first, asked_for, usual = found[0], torch.cat(found[:4]), found[-1]
         # Where causal masks are wrong, too, other cases show how.
         return torch.ones_like(asked_for) if first.any() and usual.any() else asked_for
-    model = LanguageModel(*sizes)
     if asked == "twice":  # in its own blocks, too
         model.train()
-        return torch.tensor([float(torch.equal(model(tokens), model(tokens)))])
+        one, other = (answer(model, tokens).nan_to_num() for _ in "ab")
+        return torch.tensor([float(torch.equal(one, other))])
     ours = (Ours(0.5 + 0.4 * n) for n, _ in enumerate(model.blocks))
     model.blocks = torch.nn.ModuleList(ours)
     generator = torch.Generator()
@@ -219,16 +246,18 @@ def call(LanguageModel, tokens, sizes, seed, asked):
         kind = last if last.endswith("bias") else "weight"
         generator.manual_seed(zlib.crc32(f"{seed} {first} {kind}".encode()))
         drawn = torch.randn(numbers.shape, generator=generator)
+        drawn *= 1e-3 if asked == "tiny" and first in ("word", "place") else 1.0
         numbers.data.copy_(drawn + (first == "norm") * (kind == "weight"))
     if asked == "double":
-        logits = model.double()(tokens)
-        return torch.tensor([float(logits.dtype == torch.float64)])
+        logits = answer(model.double().eval(), tokens)
+        same = torch.tensor([float(logits.dtype == torch.float64)])
+        return torch.cat([same, logits.flatten()])
     if asked == "again":
-        model.eval()(tokens[:, : len(tokens[0]) // 2])
+        answer(model.eval(), tokens[:, : len(tokens[0]) // 2])
     model.train(asked == "again")
-    logits = model(tokens)
-    if asked == "again" and not torch.equal(logits, model(tokens)):
-        logits = model.eval()(tokens)  # a dropout: nothing forbids it
+    logits = answer(model, tokens)
+    if asked == "again" and not torch.equal(logits, answer(model, tokens)):
+        logits = answer(model.eval(), tokens)  # a dropout: nothing forbids it
     if asked != "gradients":
         return logits
     logits.square().sum().backward()
@@ -244,7 +273,9 @@ def words(yours: Tensor, right: Tensor, inputs: dict) -> str:
     if asked == "masks":
         return _of_masks(yours, tokens.shape[1])
     if asked == "double":
-        return "A model of float64 has to return logits in float64; it does not."
+        if not yours[0]:
+            return "A model of float64 has to return logits in float64; it does not."
+        yours, right = (x[1:].view(*tokens.shape, W) for x in (yours, right))
     if asked == "twice":
         return (
             "In training two calls with the same tokens return other logits: is there "
@@ -256,15 +287,16 @@ def words(yours: Tensor, right: Tensor, inputs: dict) -> str:
         (place,) = largest(yours - right)
         first = place < context * E  # the names come in the order of the alphabet
         name, row = ("place", place // E) if first else ("word", place // E - context)
+        got, due = apart(yours[place], right[place], 3)
         return (
-            f"The gradient of {name}.weight is {yours[place]:.3f} at row {row}, "
-            f"feature {place % E}; {right[place]:.3f} is right."
+            f"The gradient of {name}.weight is {got} at row {row}, "
+            f"feature {place % E}; {due} is right."
         )
     b, t, w = largest(yours - right)
+    got, due = apart(yours[b, t, w], right[b, t, w], 3)
     return (
-        f"Behind token {t} of text {b} the logit of word {w} is {yours[b, t, w]:.3f}; "
-        f"{right[b, t, w]:.3f} is right (the text has {tokens.shape[1]} tokens, the "
-        f"context holds {context})."
+        f"Behind token {t} of text {b} the logit of word {w} is {got}; {due} is right "
+        f"(the text has {tokens.shape[1]} tokens, the context holds {context})."
     )
 
 

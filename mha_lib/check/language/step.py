@@ -5,6 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from mha_lib.check.digits import apart
 from mha_lib.check.example import largest
 from mha_lib.check.language.loss import next_token_loss
 
@@ -73,7 +74,7 @@ def _step(model, optimizer, tokens, step, rate_of, clip, done=DONE, **other):
     }
     for name in done:
         ways[name]()
-    return found["loss"] if other.get("graph") else found["loss"].item()
+    return other.get("returned", Tensor.item)(found["loss"])
 
 
 def _loss(model, tokens):
@@ -111,12 +112,16 @@ def draw(generator: torch.Generator) -> dict[str, dict]:
 
 
 def call(training_step, tables, tokens, first, kind, clip, loud, peak):
-    """Some steps: losses, whether they hold a graph, rates, how far all numbers moved.
+    """Some steps: losses, what they are, rates, how far all numbers moved.
+
+    They are numbers (0), tensors with a graph (1), or something else (2).
 
     And whether a model that was in training still is.
 
     Of a rate the logarithm: a small one counts as much as a large one.
     """
+    import numbers
+
     import torch
 
     class Part(torch.nn.Module):  # a dropout would be as much in training, and drawn
@@ -157,11 +162,17 @@ def call(training_step, tables, tokens, first, kind, clip, loud, peak):
             return 0.0
         return peak / (step - first + 2)
 
-    losses, graphs, rates, modes = [], [], [], []
+    losses, kinds, rates, modes = [], [], [], []
     for n, batch in enumerate(tokens):
         model.train(n > 0)  # the first time as after a validation
         loss = training_step(model, optimizer, batch, first + n, rate_of, clip)
-        graphs.append(float(getattr(loss, "requires_grad", False)))
+        graph = getattr(loss, "requires_grad", False)
+        kinds.append(1.0 if graph else 2.0 * (not isinstance(loss, numbers.Real)))
+        if loss is None:
+            raise TypeError(
+                "the loss before the step is required; nothing is returned: is a "
+                "`return` missing?"
+            )
         losses.append(float(loss) / loud)
         rates += [float(group["lr"]) for group in optimizer.param_groups]
         modes.append(float(n == 0 or model.training))
@@ -169,7 +180,7 @@ def call(training_step, tables, tokens, first, kind, clip, loud, peak):
         (x.detach() - old).flatten()
         for x, old in zip(model.parameters(), first_numbers)
     ]
-    seen = torch.tensor(losses + graphs + modes)
+    seen = torch.tensor(losses + kinds + modes)
     return torch.cat([seen, torch.tensor(rates).clamp(min=1e-12).log(), *moved])
 
 
@@ -178,15 +189,16 @@ def words(yours: Tensor, right: Tensor, inputs: dict) -> str:
     first, clip = inputs["first"], inputs["clip"]
     steps, W = len(inputs["tokens"]), inputs["tables"].shape[-1]
     sizes = [steps, steps, steps, 3 * steps, len(yours) - 6 * steps]
-    losses, graphs, modes, rates, moved = zip(yours.split(sizes), right.split(sizes))
+    losses, kinds, modes, rates, moved = zip(yours.split(sizes), right.split(sizes))
 
     def wrong(pair: tuple[Tensor, Tensor]) -> list[int]:
         one, other = pair
         off = (one - other).abs() > 1e-4 * (1 + other.abs())
         return (off | one.isnan()).nonzero().flatten().tolist()
 
-    if wrong(graphs):
-        return "The loss comes back with its graph; a number is asked for."
+    if n := wrong(kinds):
+        how = "with its graph" if kinds[0][n[0]] == 1 else "in a tensor or an array"
+        return f"The loss comes back {how}; a number is asked for."
     if n := wrong(modes):
         return (
             f"After step {first + n[0]} the model is in evaluation mode; it was in "
@@ -200,19 +212,16 @@ def words(yours: Tensor, right: Tensor, inputs: dict) -> str:
             f"{theirs:.3g}; rate_of({first + step}) = {ours:.3g} is right."
         )
     if n := wrong(losses):
-        theirs, ours = (inputs["loud"] * x[n[0]].item() for x in losses)
+        got, due = apart(*(inputs["loud"] * x[n[0]].item() for x in losses), 3)
         before = ": the step before it moved the model otherwise" if n[0] else ""
-        return (
-            f"The loss at step {first + n[0]} is {theirs:.3f} nats; {ours:.3f} is right"
-            f"{before}."
-        )
+        return f"The loss at step {first + n[0]} is {got} nats; {due} is right{before}."
     theirs, ours = moved
     (place,) = largest(theirs - ours)
+    got, due = apart(theirs[place], ours[place], 3)
     table = "" if place >= 2 * W * W else f" of word {place // W % W}"
     return (
-        f"In {steps} steps a number{table} of the model has moved by "
-        f"{theirs[place]:.3f}, where the gradients are clipped to the norm {clip:g}; "
-        f"{ours[place]:.3f} is right."
+        f"In {steps} steps a number{table} of the model has moved by {got}, where the "
+        f"gradients are clipped to the norm {clip:g}; {due} is right."
     )
 
 
@@ -342,9 +351,14 @@ MISTAKES = {
         "model: model.train() is missing or comes too late, so no dropout acts.",
     ),
     "graph-kept": (
-        _way(graph=True),
+        _way(returned=lambda loss: loss),
         "The loss is returned with its graph, which keeps all the numbers of the step "
         "in memory: return loss.item().",
+    ),
+    "loss-a-tensor": (
+        _way(returned=Tensor.detach),
+        "The loss comes back as a tensor, without its graph; a number is asked for: "
+        "return loss.item().",
     ),
     "loss-after-the-step": (
         _way(*DONE, "again"),

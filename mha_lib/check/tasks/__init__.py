@@ -4,7 +4,7 @@ A probe is a dictionary that travels to the submission and back::
 
     {"name": "plain",                       what it is for
      "call": "mha",                         the task, so how to call
-     "sizes": {"B": 2, "H": 3, ...},        B T S H D E, of attention V too
+     "sizes": {"B": 2, "H": 3, ...},        B T S H D E, or those that it has
      "inputs": {"query": tensor, ...},      a mask under "mask", if there is one
      "options": {"repeat": True, ...},      see `beside.run`
      "weights": {"W_q": ..., "b_o": ...},   (out, in) as in nn.Linear; or None

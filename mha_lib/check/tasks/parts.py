@@ -16,15 +16,21 @@ from mha_lib.check.tasks.draw import (
 __all__ = ["causal_mask", "combine_masks", "heads", "padding_mask"]
 
 
+def _probe(name: str, letters: str, sizes: dict, inputs: dict, **options) -> Probe:
+    """A probe that has no other sizes than its task, so that none is named."""
+    return probe(name, {x: sizes[x] for x in letters}, inputs, **options)
+
+
 def heads(draw: Draw, merge: bool) -> list[Probe]:
     """Of `split_heads`, or of `merge_heads`."""
 
     def one(name, sizes, **options):
         B, T, H, D, E = (sizes[x] for x in "BTHDE")
         if merge:
-            return probe(name, sizes, {"x": draw.normal(B, H, T, D)}, **options)
+            inputs = {"x": draw.normal(B, H, T, D)}
+            return _probe(name, "BTHDE", sizes, inputs, **options)
         inputs = {"x": draw.normal(B, T, E), "num_heads": H}
-        return probe(name, sizes, inputs, **options)
+        return _probe(name, "BTHDE", sizes, inputs, **options)
 
     plain = draw.sizes()
     turned = {"H": plain["D"], "D": plain["H"]}  # the same E, cut otherwise
@@ -49,7 +55,7 @@ def causal_mask(draw: Draw) -> list[Probe]:
     """Of `causal_mask`."""
 
     def one(name, sizes, **options):
-        return probe(name, sizes, {x: sizes[x] for x in "TS"}, **options)
+        return _probe(name, "TS", sizes, {x: sizes[x] for x in "TS"}, **options)
 
     def ordered(smaller, **ranges):
         """T and S of which the smaller is the one that is named."""
@@ -81,7 +87,7 @@ def padding_mask(draw: Draw) -> list[Probe]:
             lengths[draw.pick(range(sizes["B"] - 1))] = 0
         if name == "long":  # more than a byte holds, and next to one another
             lengths = sizes["S"] - torch.arange(1, sizes["B"] + 1)
-        return probe(name, sizes, {"lengths": lengths, "S": sizes["S"]})
+        return _probe(name, "BS", sizes, {"lengths": lengths, "S": sizes["S"]})
 
     return [
         one("plain", draw.sizes(), full=(draw.pick((0, -1)),)),
@@ -101,14 +107,14 @@ def combine_masks(draw: Draw) -> list[Probe]:
     def one(name, sizes):
         masks = draw.masks(sizes)
         inputs = {"causal": masks["causal"][0], "padding": masks["padding"][:, :1]}
-        return probe(name, sizes, inputs)
+        return _probe(name, "BTS", sizes, inputs)
 
     def any_tables(name, sizes):
         B, T, S = (sizes[x] for x in "BTS")
         inputs = {"causal": draw.table(T, S), "padding": draw.table(B, 1, S)}
         if name == "no padding":
             inputs["padding"][:] = True
-        return probe(name, sizes, inputs)
+        return _probe(name, "BTS", sizes, inputs)
 
     return [
         one("plain", draw.sizes()),

@@ -138,8 +138,13 @@ ASKED: dict[str, str | Callable[..., str]] = {
         else "A query that sees no key has to get zeros, and does not."
     ),
     "biases": lambda names: (
-        f"Your layer lacks biases: {', '.join(names)}. (Of the key's none is asked: it "
-        "would change no weight.)"
+        f"Your layer lacks biases: {', '.join(names)}."
+        + " (That of the key changes no weight; the task asks for all four.)"
+        * ("b_k" in names)
+    ),
+    "learns-more": lambda names: (
+        "The task gives the layer four linear layers, and all that it learns is in "
+        f"them; yours learns {', '.join(names)}, too."
     ),
     "projection_names": lambda names: (
         "The task names the linear layers of q, k, v and the output q_proj, k_proj, "
@@ -155,6 +160,17 @@ ASKED: dict[str, str | Callable[..., str]] = {
     "no-mask-for-all": "one mask (T, S) for all sequences does not fit it, or masks "
     "each head by a row; mask[..., None, :, :] would take both forms",
     "no-biases": lambda names: f"your layer has no {', '.join(names)}; they count as 0",
+    "more-learned": lambda names: (
+        f"beside its projections your layer learns {', '.join(names)}: as it was made "
+        "this changes nothing, but training may move it"
+    ),
+    "digits-of-float32": "float64 comes back with the digits of float32: somewhere it "
+    "is computed in float32",
+    "rows-otherwise": lambda order, axes, usual: (
+        f"the rows of its fused matrix lie {order}, {axes}; chapter 4, GPT-2 and "
+        f"nn.MultiheadAttention keep them role by role, {usual}, so parameters of the "
+        "one do not fit the other"
+    ),
     "averaged": "the returned weights are averaged over the heads",
     "no-head-axis": "where there is one head, the returned weights lack its axis",
     "empty-rows": lambda output, weights: (

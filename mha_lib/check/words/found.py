@@ -86,6 +86,21 @@ def _lost(names: list[str], where: list[str]) -> str:
     )
 
 
+def _other_gradient(names: list[str], where: list[str], finite: bool = True) -> str:
+    """A gradient that is another, though the output is right."""
+    who, places = ", ".join(names), "; ".join(where)
+    if finite:
+        return (
+            f"The output is right, and the gradient that reaches {who} is not "
+            f"({places}): part of the way is detached?"
+        )
+    return (
+        f"The output is right, and NaN or infinity is in the gradient that reaches "
+        f"{who} ({places}): what divides by 0 on the way, or takes a root or logarithm "
+        "of it?"
+    )
+
+
 FOUND: dict[str, str | Callable[..., str]] = {
     # two calls
     "it-remembers": "The same call, with the same seed too, goes another way the "
@@ -99,6 +114,8 @@ FOUND: dict[str, str | Callable[..., str]] = {
     "projections: attention(q, v, k)?",
     "as-if-inverted": "These are the answers of a causal mask alone the wrong way "
     "round: later keys are seen, and earlier ones hidden?",
+    "as-if-equal": "A key is seen where the masks agree, and so where both hide it: "
+    "they are compared with ==. Both have to allow it: & (AND).",
     "cut-otherwise": lambda cut: (
         f"It is right if the rows of a fused projection are those of {', '.join(cut)}; "
         "q, k, v is expected. Cut it in that order, or tell check what you mean: "
@@ -108,6 +125,12 @@ FOUND: dict[str, str | Callable[..., str]] = {
     "H: view(B, T, H, D) is due before the transpose, not view(B, T, D, H).",
     "slices-overlap": "It is right but for x, of which head h gets the features h to "
     "h + D - 1, which overlap: h * D to (h + 1) * D - 1 are due.",
+    "padding-at-left": "These are the masks of padding at the left: the last "
+    "lengths[b] keys are seen. The first ones are due, s < lengths[b].",
+    "padding-turned": "These are the answers of causal & ~padding: in both masks True "
+    "= may attend already, so none is to be turned.",
+    "padding-of-one": "The padding of sequence 0 stands for that of all, as with "
+    "padding[0]: with its axis of the batch, (B, 1, S), it fits as it is.",
     "as-if-folded": "These are the answers of (B·H, T, D) brought to (T, B, E) by one "
     "view or reshape: is the transpose(0, 1) before it missing?",
     "as-if-left": "These are the answers of heads that stay behind the tokens, and "
@@ -149,10 +172,7 @@ FOUND: dict[str, str | Callable[..., str]] = {
     "inputs-changed": _changed,
     "other-dtype": lambda came, went: f"{came} came in, {', '.join(went)} came out.",
     "no-gradient": _lost,
-    "other-gradient": lambda names, where: (
-        f"The output is right, and the gradient that reaches {', '.join(names)} is not "
-        f"({'; '.join(where)}): part of the way is detached?"
-    ),
+    "other-gradient": _other_gradient,
     "other-dropout": "In training the output is like no dropout we know.",
 }
 CONFIDENCE = {

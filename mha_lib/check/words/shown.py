@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 
+from mha_lib.check.digits import apart
 from mha_lib.check.letters import shape
 
 
@@ -19,8 +20,27 @@ def _factor(factor: float, scale: float, letters: str = "") -> str:
         return f"{said}."
     if math.isclose(factor, math.log(2), rel_tol=1e-3):
         return f"{said}, and that is ln 2: are these powers of 2? exp takes those of e."
-    by = f"{scale / factor:.3g}" + f" (here {letters})" * bool(letters)
-    return f"{said}: they are divided by {by}, where √D = {scale:.3g} is due."
+    number = scale / factor
+    by, due = f"{number:.3g}", f"{scale:.3g}"
+    if by == due:
+        by, due = apart(number, scale, 2)
+    cut = math.isclose(number, int(scale), rel_tol=1e-3) and scale != int(scale)
+    if cut:
+        return (
+            f"{said}: they are divided by {number:.0f}, and √D = {due} is due; is its "
+            "fraction cut off, by int(…), // or math.isqrt?"
+        )
+    by += f" (here {letters})" * bool(letters)
+    return f"{said}: they are divided by {by}, where √D = {due} is due."
+
+
+def _sums(low: float, high: float) -> str:
+    """What the rows of a map sum to; it is 1, or all digits that tell."""
+    ends = (apart(x, 1.0, 2)[0] if abs(x - 1) > 1e-5 else "1" for x in (low, high))
+    return (
+        "With one-hot values the output shows the map: its rows sum to "
+        f"{' … '.join(dict.fromkeys(ends))}."
+    )
 
 
 def _row_sum(
@@ -47,13 +67,29 @@ def _row_sum(
             f"Query {row} gives every key the weight 0 {where}; its weights have to "
             "sum to 1."
         )
-    return f"Row {row} of your map {where} sums to {yours:.2f}; it has to sum to 1."
+    got, _ = apart(yours, 1.0, 2)
+    return f"Row {row} of your map {where} sums to {got}; it has to sum to 1."
+
+
+def _weight(query: int, key: int, yours: float, right: float, **place: int) -> str:
+    """A weight that is another."""
+    got, due = apart(yours, right, 2)
+    return (
+        f"Query {query} gives key {key} the weight {got}; {due} is right "
+        f"(sequence {place['sequence']}, head {place['head']})."
+    )
+
+
+def _number(place: list[int], yours: float, right: float) -> str:
+    """A number of the output that is another."""
+    got, due = apart(yours, right, 3)
+    where = f"output{place}" if place else "The output"
+    return f"{where} is {got}; {due} is right."
 
 
 SHOWN: dict[str, str | Callable[..., str]] = {
     # the map that a probe reveals
-    "map-sums": "With one-hot values the output shows the map: its rows sum to "
-    "{low:.2f} … {high:.2f}.",
+    "map-sums": _sums,
     "map-negative": "Some of them are negative.",
     "no-mix": "With one-hot values a mix of them has to come back, and does not: look "
     "at how the values are projected and cut, and at what follows the weights.",
@@ -88,17 +124,13 @@ SHOWN: dict[str, str | Callable[..., str]] = {
     "row-sum": _row_sum,
     "hidden-weight": "Query {query} gives key {key}, which is hidden, the weight "
     "{yours:.2f} (sequence {sequence}, head {head}).",
-    "other-weight": "Query {query} gives key {key} the weight {yours:.2f}; "
-    "{right:.2f} is right (sequence {sequence}, head {head}).",
+    "other-weight": _weight,
     "other-shape": lambda yours, right, sizes=None: (
         f"Your result has the shape {shape(yours, sizes or {})}; {right} is right."
     ),
     "other-kind": "Your result holds {yours}; {right} is right.",
     "other-mask": "mask{place} is {yours}; {right} is right.",
-    "other-number": lambda place, yours, right: (
-        f"{f'output{place}' if place else 'The output'} is {yours:.3f}; {right:.3f} is "
-        "right."
-    ),
+    "other-number": _number,
     # of what has no name: where it shows, and what to do next
     "cases": lambda right, wrong: (
         f"It is right in the cases {', '.join(right)}, and wrong in {', '.join(wrong)}."

@@ -216,12 +216,8 @@ class OtherWay(Model):
         return self.output(self.norm(x))
 
 
-class NoOutput(Model):
-    """No layer at the end: the words themselves, by einsum; a mask of four axes."""
-
-    def __init__(self, *sizes):
-        super().__init__(*sizes)
-        del self.output
+class ByEinsum(Model):
+    """Its output is multiplied by hand, by einsum; a mask of four axes."""
 
     def forward(self, tokens):
         B, T = tokens.shape
@@ -230,7 +226,7 @@ class NoOutput(Model):
         mask = ~torch.ones(T, T, dtype=torch.bool).triu(1)[None]
         for n in range(len(self.blocks)):
             x = self.blocks[n](x, mask)
-        return torch.einsum("bte,we->btw", self.norm(x), self.word.weight)
+        return torch.einsum("bte,we->btw", self.norm(x), self.output.weight)
 
 
 class OtherNames(Model):
@@ -401,7 +397,7 @@ def by_cumulated(model, tokens, new, context, temperature=1.0, top_k=None):
 RIGHT = {
     "next_token_loss": [plain, flattened, nll, one_hot, in_loops, in_double, filled],
     "block": [Usual, Twice, ByHand, Fused],
-    "language_model": [Model, OtherWay, NoOutput, OtherNames, Given],
+    "language_model": [Model, OtherWay, ByEinsum, OtherNames, Given],
     "training_step": [usual, whole_text, by_hand, with_closure],
     "generate": [writes, by_gumbel, by_distribution, by_cumulated],
 }

@@ -118,7 +118,7 @@ WRONG = [
     (ModelInFloat32, "float64"),
     (Drops, "dropout"),
     (DropsInABlock, "dropout"),
-    (greedy_when_cold, "temperature = 0.05"),
+    (greedy_when_cold, "temperature = 0.025"),
     (filled_with_a_hundred, "top_k = 2"),
     (forgets_the_mode_of_nothing, "evaluation mode afterwards"),
     (begins_with_an_empty_list, "new = 0"),

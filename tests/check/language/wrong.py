@@ -62,6 +62,8 @@ WRONG = [  # task, program, old, new, name
     ("next_token_loss", "flattened", "padding,\n    )", "padding,\n    ).exp()",
      "perplexity"),
     ("next_token_loss", "flattened", "padding,\n    )", "padding,\n    ).item()",
+     "loss-a-number"),
+    ("next_token_loss", "flattened", "padding,\n    )", "padding,\n    ).detach()",
      "loss-detached"),
     ("next_token_loss", "flattened", "padding,\n    )", "padding,\n    ) / math.log(2)",
      "bits"),
@@ -234,7 +236,10 @@ WRONG = [  # task, program, old, new, name
      "context-cut-in-front"),
     ("generate", "writes", "tokens[:, -context:]", "tokens[:, -1:]",
      "last-token-alone"),
-    ("generate", "writes", "return tokens", "return tokens[:, -new:]", "prompt-lost"),
+    ("generate", "writes", "return tokens", "return tokens[:, -new:]",
+     "last-new-alone"),
+    ("generate", "writes", "return tokens", "return tokens[:, tokens.shape[1] - new :]",
+     "prompt-lost"),
     ("generate", "writes", "range(new)", "range(new + 1)", "one-token-more"),
     ("generate", "writes", "range(new)", "range(1, new)", "one-token-less"),
     ("generate", "writes", "    model.eval()\n", "", "training-mode-while-writing"),
@@ -271,6 +276,8 @@ WRONG = [  # task, program, old, new, name
      "norm-without-bias"),
     ("language_model", "Given", "self.mask_of(T, T)", "torch.ones(T, T).tril() > 0",
      "mask-of-ignored"),
+    ("training_step", "usual", "return loss.item()", "return loss.detach()",
+     "loss-a-tensor"),
 ]  # fmt: skip
 
 
