@@ -31,7 +31,7 @@ const TRIES = {
 };
 const OF_WRITING = { // under the fold, as the temperature is
   "only the likeliest": {
-    note: "At temperature 0 the model gets stuck: “x x x”. Choose 0.8, then write on.",
+    note: "At temperature 0 it gets stuck: “x x x”. Choose 0.8, then write on.",
     state: { ...begin, text: ">>> x = [1, 2, 3", layer: 0, head: 3, temperature: 0 },
   },
 };
