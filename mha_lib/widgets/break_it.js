@@ -277,7 +277,7 @@ export default widget("Break it", (ui) => {
     if (!curve) return { mark: "✓", text: healthy.toFixed(2) };
     if (curve.includes(null)) return { mark: "✗", text: "not a number" };
     const gap = end(curve) - healthy;
-    const how = Math.abs(gap) <= SEEN ? ["✓", "as good"] : gap < 0 ? ["✓", "better!"] : ["✗", "worse"];
+    const how = Math.abs(gap) <= SEEN ? ["✓", "as good"] : gap < 0 ? ["!", "too good"] : ["✗", "worse"];
     return { mark: how[0], text: `${end(curve).toFixed(2)}, ${how[1]}`, gap };
   };
   /** What the loss and the map show, in one line above the code. */

@@ -127,12 +127,12 @@ export function twofold(ui, { content, move }) {
  * left out: else two lines that are a tenth apart would be one.
  */
 export function lossPicture(ui, content) {
-  const [W, left, top, bottom] = [128, 22, 16, 16]; // above and below the curves: words
+  const [W, left, top, bottom] = [128, 22, 28, 16]; // above and below the curves: words
   const frame = h("div", { class: "mha-loss" });
   let known = [];
   ui.follow(() => {
     const { steps, label, gap, seen, ...curves } = content();
-    const H = narrow(ui) ? 72 : 86;
+    const H = narrow(ui) ? 75 : 98;
     if (known[0] === curves.here && known[1] === H) return;
     known = [curves.here, H];
     const close = Math.abs(gap) < CLOSE;
@@ -163,6 +163,7 @@ export function lossPicture(ui, content) {
       range(6).map((i) => low + (i * (most - low)) / 5).map((loss) => svg("line", { x1: left, x2: W - 4, y1: y(loss), y2: y(loss), class: "mha-grid" })),
       text(close ? low.toFixed(1) : "0", left - 3, y(low) + 4, "end"), text(close ? most.toFixed(1) : `${most}`, left - 3, y(most) + 8, "end"),
       text(first ? `loss from step ${first}` : `loss, ${steps} steps`, left, H - 4, "start"), text("– – right", left, 10, "start"),
+      here ? text("— here", left, 22, "start", "mha-tick mha-here-name") : null,
       inside, said ? text(said, W, 10, "end", broken ? "mha-broken" : "mha-gap") : null));
   });
   return frame;

@@ -5,13 +5,14 @@ const FONT = "system-ui, sans-serif";
 const LABEL = 14; // pixels that a label needs from the next
 const WRITTEN = 26; // pixels of a cell that has room for a number
 const TITLE = 46; // pixels of “← query”
+const TINT = -0.3; // of hidden cells in a column that is tinted
 const BARE = 4; // pixels on the left of rows without labels
 
 /**
  * A map of rows × columns on a canvas, steered by mouse, touch and keyboard.
  *
  * `content()` gives {rows, columns: labels, value(i, j) in −1…1, text(i, j), hidden(i, j),
- * cursor: [i, j] or null, row: the row that is lit, outlined(i, j), label, of}. `of` is a
+ * cursor: [i, j] or null, row: the row that is lit, outlined(i, j), tinted(j), label, of}. `of` is a
  * list of all that the cells depend on; while it and the labels stay the same, only what
  * is lit is drawn again.
  * `move(i, j)` is called where the pointer or the arrow keys go, `pick(i, j)` for a
@@ -198,7 +199,7 @@ function drawCells(context, now, { left, top, cell }, colours) {
     for (let j = 0; j < now.columns.length; j++) {
       const [x, y] = [left + j * cell, top + i * cell];
       const hidden = now.hidden?.(i, j);
-      const fill = shade(colours, hidden ? 0 : now.value(i, j));
+      const fill = shade(colours, hidden ? (now.tinted?.(j) ? TINT : 0) : now.value(i, j));
       context.fillStyle = css(fill);
       context.fillRect(x, y, cell - gap, cell - gap);
       if (hidden && cell > 4) {

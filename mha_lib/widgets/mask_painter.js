@@ -35,6 +35,12 @@ function offset(get) {
   return get("align") === "top-left" ? 0 : get("key_tokens").length - get("query_tokens").length;
 }
 
+/** Is a key padding, as the rules have it? */
+function isPadding(get) {
+  const [S, length, left] = [get("key_tokens").length, get("length"), get("side") === "left"];
+  return (s) => (left ? s < S - length : s >= length);
+}
+
 /** What the rules alone make: they say who may attend or, swapped, who may not. */
 function ruled(get) {
   const [first, rules, swapped] = [offset(get), conditions(get), get("swapped")];
@@ -70,6 +76,7 @@ function read(get) {
     painted: mask.flat().filter((x, i) => x !== byRules[Math.floor(i / S)][i % S]).length,
     rules: conditions(get).map(([text]) => text),
     empty: range(T).filter((t) => !mask[t].some(Boolean)),
+    padding: range(S).map(isPadding(get)),
     early: mask.flatMap((row, t) => row.flatMap((x, s) => (x && s > t + first ? [[t, s]] : []))),
     padded: equals((t, s) => real[s]),
     causalPadded: equals((t, s) => real[s] && s <= t),
@@ -110,12 +117,11 @@ export default widget("Mask painter", (ui) => {
     begin();
     ui.setAll(values);
   }
-  /** A state of the lesson is looked at: a finger scrolls again. */
-  const offer = (values) => {
+  /** A finger scrolls again. */
+  ui.reset = () => {
     finger = false;
-    change(values);
+    change(ui.first);
   };
-  ui.reset = () => offer(ui.first);
   ui.root.addEventListener("change", () => {
     act = null; // the slider was let go
   });
@@ -181,6 +187,7 @@ export default widget("Mask painter", (ui) => {
     value: () => 0.75,
     text: () => "●",
     least: 12, // one sign has room where a number has none
+    tinted: (s) => now.padding[s],
     outlined: (t, s) => now.mask[t][s] !== now.byRules[t][s],
     label: "mask: arrow keys move, Space paints a cell, Shift and an arrow key paint on",
   }), { move, pick });
@@ -209,13 +216,18 @@ export default widget("Mask painter", (ui) => {
   // What may be wrong with the mask.
   const rows = h("p");
   const future = h("p");
+  const padded = h("p");
   ui.follow(() => {
     const form = FORMS[ui.get("framework")];
     rows.className = now.empty.length ? "mha-warning" : "";
     const names = now.empty.map((t) => word("query_tokens", t)).join(", ");
     say(rows, now.empty.length
-      ? `Empty row: ${names} ${now.empty.length > 1 ? "see" : "sees"} no key. The weights are 0 here${form.empty === "0" ? "." : `; in ${form.name} they are ${form.empty}.`}`
+      ? `Empty row: ${names} ${now.empty.length > 1 ? "see" : "sees"} no key. The weights are 0 here, where torch's softmax gives NaN${form.empty === "0" ? "." : `; in ${form.name} they are ${form.empty}.`}`
       : "Every query sees at least one key.");
+    const who = range(T).find((t) => now.mask[t].some((x, s) => x && now.padding[s]));
+    padded.hidden = who === undefined;
+    padded.className = padded.hidden ? "" : "mha-warning";
+    say(padded, padded.hidden ? "" : `Query ${word("query_tokens", who)} sees padding.`);
     const leaks = ui.get("causal") && now.early.length;
     future.className = leaks ? "mha-warning" : "";
     const [t, s] = now.early[0] ?? [];
@@ -272,7 +284,8 @@ export default widget("Mask painter", (ui) => {
     clear.disabled = same(now.mask, now.byRules);
     undo.disabled = !past.length;
     press(fingers, finger);
-    if (!fingers.hidden) ui.lead(finger ? "Tap or drag over cells; press the button again to scroll."
+    say(fingers, finger ? "Painting: press to scroll" : "Paint with a finger");
+    if (!fingers.hidden) ui.lead(finger ? "Tap or drag over cells."
       : "A tap chooses a cell. To change cells, press “Paint with a finger”.");
     map.classList.toggle("mha-finger", finger);
     press(swap, now.swapped);
@@ -317,7 +330,7 @@ export default widget("Mask painter", (ui) => {
   const count = (label, trait, max, format) => slider(rules, { label, trait, range: { min: 0, max }, format });
   ui.root.append(
     ui.get("note") ? h("p", { class: "mha-warning" }, ui.get("note")) : "",
-    tryThis({ ...ui, setAll: offer }, () => TRIES),
+    tryThis({ ...ui, setAll: change }, () => TRIES),
     h("div", { class: "mha-painting" },
       h("div", { class: "mha-rules" },
         toggle(rules, { label: "causal", trait: "causal" }),
@@ -333,7 +346,7 @@ export default widget("Mask painter", (ui) => {
       h("div", { class: "mha-weights" }, h("p", {}, alike ? "weights (all scores equal)" : "weights of each row"), weights)),
     turned,
     settings, line,
-    h("div", { class: "mha-checks", role: "status" }, rows, future),
+    h("div", { class: "mha-checks", role: "status" }, rows, padded, future),
     more("More: other libraries, window, block, tables",
       controls(
         count("window", "window", Math.max(T, S), off), count("block", "block", Math.max(T, S), off),

@@ -1,22 +1,18 @@
 // A language model that computes in the page: type, switch heads off, let it write on.
 import { fixed, need, range } from "./arithmetic.js";
 import {
-  button, controls, h, keepRoom, motionReduced, numbers, palette, press, put, readout, say, shade,
-  slider, widget,
+  button, h, keepRoom, numbers, palette, press, put, readout, say, shade, widget,
 } from "./common.js";
 import { heatmap } from "./heatmap.js";
 import { arcs } from "./model_lab_arcs.js";
-import { makeLab, readable } from "./model_lab_views.js";
+import { labelOf, makeLab, readable, spoken } from "./model_lab_views.js";
+import { writing } from "./model_lab_writing.js";
 import { loadPacked } from "./packed_model.js";
 
-const TEMPERATURES = range(21).map((i) => i / 10);
 const MOST_LETTERS = 2000;
-const AT_ONCE = 40; // tokens that it writes before it stops
-const PAUSE = 90; // milliseconds from one to the next
 const TALL = 188; // pixels that the map may take: with its buttons as high as the heads beside it
 const WINDOW = 8; // tokens in the large map: their cells and words are read
 const STEP = 4; // tokens from one window to the next
-const SHARE = 6; // milliseconds of a frame for writing, where nothing may move
 
 const begin = { temperature: 1, query: -1, key: -1, start: -1, off: [], compared: [] };
 const TRIES = {
@@ -32,11 +28,15 @@ const TRIES = {
     note: "Layer 0, head 2 hardly looks at the quote. Without it, closing is less than half as likely.",
     state: { ...begin, text: 'The "name', off: [2], layer: 0, head: 2, key: 1 },
   },
+};
+const OF_WRITING = { // under the fold, as the temperature is
   "only the likeliest": {
-    note: "At temperature 0 the model gets stuck: “x x x”. Choose 0.8, then write on.",
+    note: "At temperature 0 it gets stuck: “x x x”. Choose 0.8, then write on.",
     state: { ...begin, text: ">>> x = [1, 2, 3", layer: 0, head: 3, temperature: 0 },
   },
 };
+
+const EXAMPLES = Object.values({ ...TRIES, ...OF_WRITING });
 
 const percent = (p) => (p > 0 && p < 0.005 ? "< 1 %" : `${Math.round(100 * p)} %`);
 
@@ -148,6 +148,7 @@ export default widget("Model lab", (ui) => {
   ui.reset = () => {
     stop();
     begins();
+    mine = [];
     ui.setAll(ui.first);
   };
 
@@ -164,30 +165,38 @@ export default widget("Model lab", (ui) => {
   ui.follow(() => {
     if (area.value !== ui.get("text")) area.value = ui.get("text");
   });
-  const tried = () => Object.values(TRIES).findIndex(({ state }) =>
+  const tried = () => EXAMPLES.findIndex(({ state }) =>
     ["text", "off", "temperature", "layer", "head"].every((x) => `${state[x]}` === `${ui.get(x)}`));
+  const toTry = (examples) => Object.entries(examples).map(([title, { state }]) => button(title, () => {
+    stop();
+    begins();
+    mine = [];
+    ui.setAll(state);
+  }));
+  const [ofHeads, ofWriting] = [TRIES, OF_WRITING].map(toTry);
   const tries = h("div", { class: "mha-tries", role: "group", "aria-label": "try this" },
-    h("span", { class: "mha-caption" }, "Try this:"),
-    Object.entries(TRIES).map(([title, { state }]) => button(title, () => {
-      stop();
-      begins();
-      ui.setAll(state);
-    })));
-  const note = h("p", { class: "mha-note" });
+    h("span", { class: "mha-caption" }, "Try this:"), ofHeads);
+  const [note, noteOfWriting] = range(2).map(() => h("p", { class: "mha-note" }));
   const room = h("div", { class: "mha-room" }, note);
   keepRoom(room, Object.values(TRIES).map((one) => one.note));
-  /** What the heads that are off have changed most, in a sentence. */
+  /** What the heads that are off, or were, have changed most, in a sentence. */
   const told = () => {
-    const rows = now?.next ?? [];
-    if (!rows.length || !ui.get("off").length) return "";
-    const moved = ([, before, after]) => Math.abs(before - after);
-    const [token, before, after] = rows.reduce((most, row) => (moved(row) > moved(most) ? row : most));
-    return `With ${ui.get("off").map(name).join(", ")} off, “${readable(token)}” goes from ${percent(before)} to ${percent(after)}.`;
+    if (!now.most) return "";
+    const [token, before, after] = now.most;
+    return ui.get("off").length
+      ? `With ${ui.get("off").map(name).join(", ")} off, ${spoken(token)} goes from ${percent(before)} to ${percent(after)}.`
+      : `With every head on, ${spoken(token)} is back at ${percent(before)}.`;
   };
   ui.follow(() => {
-    [...tries.children].slice(1).forEach((one, i) => press(one, i === tried()));
-    say(note, Object.values(TRIES)[tried()]?.note ?? told());
+    const text = EXAMPLES[tried()]?.note;
+    const folded = tried() >= ofHeads.length;
+    [...ofHeads, ...ofWriting].forEach((one, i) => press(one, i === tried()));
+    say(note, folded ? "" : text ?? told());
+    say(noteOfWriting, folded ? text : "");
+    if (folded && !wasFolded) fold.open = true;
+    wasFolded = folded;
   });
+  let wasFolded = false; // the state before was one of what lies under the fold
 
   // --- all heads, small; one of them large --------------------------------------------
   const canvases = range(sizes.layers * sizes.heads).map(() => h("canvas", { "aria-hidden": "true" }));
@@ -210,8 +219,10 @@ export default widget("Model lab", (ui) => {
       one.classList.toggle("mha-off", isOff(i));
     });
   });
+  let mine = []; // what the reader has turned off himself
   const flip = button("", () => {
     begins();
+    mine = isOff(chosen()) ? mine.filter((i) => i !== chosen()) : [...mine, chosen()];
     const off = isOff(chosen()) ? ui.get("off").filter((i) => i !== chosen()) : [...ui.get("off"), chosen()];
     switchOff(off.sort((a, b) => a - b));
   });
@@ -220,7 +231,7 @@ export default widget("Model lab", (ui) => {
     begins();
     switchOff([]);
   });
-  /** When all are on again, the list keeps its order, that of the heads that were off. */
+  /** When all are on again, the sentence says what the heads that were off had changed. */
   const switchOff = (off) => ui.setAll({ off, compared: off.length ? [] : ui.get("off") });
   ui.follow(() => {
     const what = `turn ${name(chosen())} ${isOff(chosen()) ? "on" : "off"}`;
@@ -229,12 +240,16 @@ export default widget("Model lab", (ui) => {
     allOn.disabled = !ui.get("off").length;
   });
 
-  ui.follow(() => ui.lead(isOff(chosen()) ? `First turn ${name(chosen())} on, and watch the bars.`
-    : "Now press another head, and turn it off."));
+  ui.follow(() => {
+    const [i, who] = [chosen(), name(chosen())];
+    if (isOff(i)) ui.lead(mine.includes(i) ? "Now try another head." : `First turn ${who} on, and watch the bars.`);
+    else ui.lead(ui.get("compared").includes(i) ? "Now press another head, and turn it off."
+      : `Now press “turn ${who} off”.`);
+  });
 
   const labels = new WeakMap(); // the same list for the same words, or the map is drawn anew
   const wordsOf = (view) => {
-    if (!labels.has(view)) labels.set(view, view.words.map(readable));
+    if (!labels.has(view)) labels.set(view, view.words.map(labelOf));
     return labels.get(view);
   };
   let inside = null; // the words in the window
@@ -271,7 +286,7 @@ export default widget("Model lab", (ui) => {
       const rest = 1 - weights.reduce((sum, x) => sum + x, 0);
       return {
         words: wordsOf(now).slice(...shown()), row: i - from, weights, earlier: now.read > now.words.length || from ? Math.max(0, rest) : 0,
-        label: `where “${wordsOf(now)[i]}” looks, of ${inWords(chosen())}: arrow keys go from word to word`,
+        label: `where ${spoken(now.words[i])} looks, of ${inWords(chosen())}: arrow keys go from word to word`,
       };
     },
   });
@@ -292,14 +307,15 @@ export default widget("Model lab", (ui) => {
     put(sooner, { "aria-disabled": from === 0 }); // not disabled: they keep the focus
     put(later, { "aria-disabled": end === now.words.length });
   });
+  const whose = h("div", { class: "mha-caption" });
+  ui.follow(() => say(whose, `map of ${name(chosen())}, ${isOff(chosen()) ? "off" : "on"}`));
   const line = readout();
   const panels = h("div", { class: "mha-panels" });
-  const both = h("div", { class: "mha-both" });
   ui.follow(() => {
     const [i, j] = place();
-    const [query, key] = [i, j].map((k) => readable(now.words[k]));
+    const [query, key] = [i, j].map((k) => spoken(now.words[k]));
     const who = inWords(chosen()).replace("l", "L");
-    const weight = `${who}: “${query}” looks at “${key}” with weight ${fixed(now.maps[chosen()][i][j])}.`;
+    const weight = `${who}: ${query} looks at ${key} with weight ${fixed(now.maps[chosen()][i][j])}.`;
     const hint = waiting && !trouble ? "Loading the model … " : trouble && waiting ? `${trouble} ` : "";
     const [from, end] = shown().map((x) => x + now.read - now.words.length);
     const tokens = now.of > now.read ? ` Only the last ${now.read} of ${now.of} tokens are read.`
@@ -320,6 +336,11 @@ export default widget("Model lab", (ui) => {
     const off = ui.get("off");
     return `without ${off.length > 1 ? `${off.length} heads` : name(off[0])}`;
   };
+  const silent = () => {
+    const off = ui.get("off");
+    return off.length > 3 ? `; ${off.length} heads are silent` : off.length ? `; silent: ${off.map(name).join(", ")}` : "";
+  };
+  const inOneLine = (...parts) => h("span", { class: "mha-whole-line" }, ...parts);
   ui.follow(() => {
     const some = ui.get("off").length > 0;
     const rows = now.next;
@@ -333,14 +354,16 @@ export default widget("Model lab", (ui) => {
     rows.forEach(([token, before, after], i) => {
       const [one, bars, value] = next.children[i].children;
       say(one, readable(token));
-      put(one, { "aria-label": `append “${readable(token)}”` });
+      put(one, { "aria-label": `append ${spoken(token)}` });
       one.disabled = full();
       [before, some ? after : 0].forEach((p, k) => put(bars.children[k], { style: `width: ${(100 * p).toFixed(1)}%` }));
       say(value, some ? `${percent(before)} → ${percent(after)}` : percent(before));
     });
-    legend.replaceChildren("What comes next: ", h("i", { class: "mha-whole" }), "whole model",
-      ...(some ? [", ", h("i"), which()] : []),
-      ui.get("temperature") === 0 ? " (temperature 0)" : "");
+    legend.replaceChildren(
+      h("div", {}, `What comes next${silent()}${ui.get("temperature") === 0 ? " (temperature 0)" : ""}`),
+      h("div", {}, inOneLine(h("i", { class: "mha-whole" }), "whole model"),
+        ...(some ? [", ", inOneLine(h("i"), which())] : [])),
+      h("div", {}, "press a token to add it"));
   });
   function appendToken(token) {
     const text = lab.append(ui.get("text"), token);
@@ -349,116 +372,32 @@ export default widget("Model lab", (ui) => {
     change({ text });
   }
 
-  const cells = range(2).map(() => [h("th", { scope: "row" }), h("td"), h("td", { class: "mha-goes" })]);
-  const beside = h("table", { class: "mha-beside" },
-    h("caption", {}, "loss: average surprise at a token of the text"),
-    h("thead", {}, h("tr", {}, h("td"), ["loss (nats)", "how it goes on"].map((x) => h("th", { scope: "col" }, x)))),
-    h("tbody", {}, cells.map((row) => h("tr", {}, row))));
-  let drawnBefore = null;
-  ui.follow(() => {
-    const later = now !== drawnBefore && now !== ui.get("first"); // ten tokens: in a frame of their own
-    if (later) ui.redraw();
-    drawnBefore = now;
-    const some = ui.get("off").length > 0;
-    put(beside, { "aria-label": "the whole model beside the one with heads off: loss of the text in nats a token, and how it goes on" });
-    cells.forEach(([title, loss, goes], k) => {
-      title.parentElement.hidden = k === 1 && !some;
-      say(title, k ? which() : "whole model");
-      say(loss, now.losses[k] === null ? "–" : fixed(now.losses[k]));
-      if (!later) say(goes, readable(now.goes[k]) || "No room: the context is full.");
-    });
+  const { fold, both, stop } = writing(ui, {
+    area, asked, begins, change, full, which, withModel, lab: () => lab, view: () => now,
+    examples: h("div", { class: "mha-tried" }, ofWriting, noteOfWriting),
   });
-
-  // --- writing on -----------------------------------------------------------------------
-  let timer = 0;
-  let left = 0;
-  let [from, draft] = ["", ""]; // the text that is seen, and what it becomes
-  let [begun, written] = ["", ""]; // what was written on, and what came of it
-  const write = button("write on", () => (left ? stop(true) : withModel(() => {
-    begins();
-    writeOn();
-  })));
-  function writeOn() {
-    left = AT_ONCE;
-    from = draft = ui.get("text");
-    if (from !== written) begun = written = from;
-    writeSome();
-  }
-  /** One token a frame and a pause; or, where nothing may move, all of them seen at once. */
-  function writeSome() {
-    if (!ui.root.isConnected || ui.get("text") !== from) return stop(); // somebody else wrote
-    const still = motionReduced();
-    const until = performance.now() + SHARE;
-    do {
-      const text = lab.writeOn(draft, { ...asked(), seed: ui.get("seed") });
-      left = text ? left - 1 : 0;
-      draft = text || draft;
-    } while (still && left && performance.now() < until);
-    if (!still || !left) showDraft();
-    timer = left ? setTimeout(writeSome, still ? 0 : PAUSE) : 0;
-    ui.redraw();
-  }
-  function showDraft() {
-    if (draft !== from) change({ text: draft });
-    from = written = draft;
-  }
-  function stop(keep = false) {
-    clearTimeout(timer);
-    if (left && keep) showDraft();
-    left = 0;
-    ui.redraw();
-  }
-  /** Another text after the same beginning: what the last seed wrote goes. */
-  const again = button("", () => withModel(() => {
-    stop(true);
-    begins();
-    const seed = (ui.get("seed") + 1) % 2 ** 31;
-    change({ seed, text: ui.get("text") === written ? begun : ui.get("text") });
-    writeOn();
-  }));
-  ui.follow(() => {
-    say(write, left ? "stop" : "write on");
-    write.disabled = !left && (!ui.get("text") || full());
-    const sure = ui.get("temperature") === 0;
-    say(again, sure ? "nothing is drawn at 0" : `seed ${ui.get("seed")}: take another`);
-    again.disabled = sure || !ui.get("text") || (full() && ui.get("text") !== written);
-    if (left) area.scrollTop = area.scrollHeight;
-  });
-
   panels.append(
     h("div", { class: "mha-all" }, small, h("div", { class: "mha-switch" }, flip, allOn)),
-    h("div", { class: "mha-one" }, large, oneWord,
+    h("div", { class: "mha-one" }, whose, large, oneWord,
       h("div", { class: "mha-views", role: "group", "aria-label": "how weights are shown" }, asMap, asArcs, sooner, later)),
     h("div", { class: "mha-chances" }, legend, next));
-  both.append(beside);
   ui.root.append(
     tries, room,
     h("div", { class: "mha-typed" }, h("span", { class: "mha-side" }, h("label", { for: area.id }, "text"), undo), area),
-    panels, line, both,
-    h("div", { class: "mha-last" },
-      controls(
-        slider({ ...ui, set: (trait, value) => {
-          begins(trait);
-          ui.set(trait, value);
-        } }, {
-          label: "temperature", trait: "temperature", values: () => TEMPERATURES,
-          format: (t) => (t === 0 ? "0: the likeliest" : fixed(t, 1)),
-        }),
-        write, again),
-      numbers(ui, "The map as a table", () => ({
-        caption: `weights of ${inWords(chosen())}`,
-        columns: ["query \\ key", ...wordsOf(now)],
-        rows: now.maps[chosen()].map((row, i) => [
-          wordsOf(now)[i], ...now.words.map((_, j) => (j > i ? "hidden" : fixed(row[j], 3)))]),
-      }))),
-  );
+    panels, line,
+    h("div", { class: "mha-last" }, fold, numbers(ui, "The map as a table", () => ({
+      caption: `weights of ${inWords(chosen())}`,
+      columns: ["query \\ key", ...wordsOf(now)],
+      rows: now.maps[chosen()].map((row, i) => [
+        wordsOf(now)[i], ...now.words.map((_, j) => (j > i ? "hidden" : fixed(row[j], 3)))]),
+    }))));
 }, {
   question: "Which head knows what comes next?",
   lesson: ["text", "off", "compared", "layer", "head", "query", "key", "start", "arcs", "temperature", "seed"],
 });
 
 /** A word at a row of the map: what is longer takes the cells' room. */
-const shortened = (word) => (word.length > 5 ? `${word.slice(0, 4)}…` : word);
+const shortened = (word) => (word.length > 5 && !/^.?quote$/.test(word) ? `${word.slice(0, 4)}…` : word);
 
 /** A causal map as one picture, a pixel a cell. */
 function paint(canvas, map, colours) {

@@ -209,15 +209,19 @@ def _view(model, tokenizer, text: str, off: list[int], temperature: float) -> di
         goes.append(tokenizer.decode(further))
     most = torch.stack(chances).amax(0)
     top = [i for i in most.topk(LISTED).indices.tolist() if most[i] > 0]
+    moved = max(top, key=lambda i: abs(chances[0][i] - chances[1][i]).item())
+    told = [
+        [tokenizer.tokens[i], *(float(f"{p[i]:.6g}") for p in chances)]
+        for i in (*top, moved)
+    ]
     start = max(0, T - SHOWN)
     maps = maps[:, 0].flatten(0, 1)[:, start:, start:]
     return {
         "words": [tokenizer.tokens[x] for x in ids[-T:][start:]],
         "read": T,
         "of": len(ids),
-        "next": [
-            [tokenizer.tokens[i], *(float(f"{p[i]:.6g}") for p in chances)] for i in top
-        ],
+        "next": told[:-1],
+        "most": told[-1] if off else None,
         "losses": losses,
         "goes": goes,
         "maps": [

@@ -10,6 +10,10 @@ const FURTHER = 10; // tokens that a model goes on with
 
 /** A token with its spaces and line ends made visible. */
 export const readable = (token) => token.replaceAll(" ", "·").replaceAll("\n", "↵");
+/** The same where it stands small or turned: a mark alone is a speck there. */
+export const labelOf = (token) => (token.trim() === '"' ? readable(token).replace('"', "quote") : readable(token));
+/** The same in a sentence, without a mark between marks. */
+export const spoken = (token) => (token.trim() === '"' ? `‘${labelOf(token)}’` : `“${readable(token)}”`);
 
 /** A packed model at work; it keeps what it has read of a text and its beginnings. */
 export function makeLab(packed) {
@@ -36,7 +40,7 @@ export function makeLab(packed) {
     return last.view;
   }
 
-  /** `compared`: of all heads on, those that are off in the other half of the list's order. */
+  /** `compared`: of all heads on, those that were off before; what they had changed is told. */
   function look({ text, off, compared = [], temperature }) {
     const ids = read(text);
     if (!ids.length) return null;
@@ -44,16 +48,21 @@ export function makeLab(packed) {
     let further = null;
     const reads = runners.map((runner) => runner.read(ids));
     const [before, now] = reads.map((rows) => chances(rows.at(-1).logits, temperature));
+    const likeliest = (other) => {
+      const most = (i) => Math.max(before[i], other[i]);
+      return range(tokens.length).sort((a, b) => most(b) - most(a) || a - b).slice(0, LISTED).filter(most);
+    };
     const other = off.length || !compared.length ? now
       : chances(without(compared).read(ids).at(-1).logits, temperature);
-    const most = (i) => Math.max(before[i], other[i]);
-    const top = range(tokens.length).sort((a, b) => most(b) - most(a) || a - b).slice(0, LISTED).filter(most);
+    const moved = (i) => Math.abs(before[i] - other[i]);
+    const one = likeliest(other).reduce((most, i) => (moved(i) > moved(most) ? i : most));
     const from = Math.max(0, ids.length - SHOWN);
     return {
       words: ids.slice(from).map((id) => tokens[id]),
       read: ids.length,
       of: idsOf(text).length,
-      next: top.map((i) => [tokens[i], before[i], now[i]]),
+      next: likeliest(now).map((i) => [tokens[i], before[i], now[i]]),
+      most: off.length || compared.length ? [tokens[one], before[one], other[one]] : null,
       losses: reads.map(lossOf),
       get goes() { // ten tokens more: computed when it is asked for
         return (further ??= runners.map((runner) => goOn(runner, ids, FURTHER).map((i) => tokens[i]).join("")));

@@ -13,12 +13,14 @@ import {
 const [ROWHEAD, HEADING] = [22, 28]; // pixels; the letters of two axes stand in the first
 const SIZES = [[38, 20], [30, 20], [28, 18], [26, 18], [26, 15], [18, 14], [12, 12], [8, 10], [4, 10]];
 const LEGIBLE = 26; // pixels that a number needs
+const RIM = 4; // of its width: there stands the outline, and no digit
+const CORNER = 4;
 const NARROW = 560;
-const TALLEST = { wide: 190, stacked: 130, narrow: 126 }; // pixels; what is higher is scrolled
+const TALLEST = { wide: 190, stacked: 130, narrow: 126 }; // pixels
 const ABREAST = 5; // columns of a block that stands beside another one
 const SMALLEST = 8; // pixels of a cell that is seen
 
-/** All blocks in sight: with numbers, else as colours, else scrolled with small numbers. */
+/** All blocks in sight: with numbers, else as colours. */
 function arrange({ rows, columns, places, groups, shape }, width, tallest) {
   const count = places.length / (rows * columns);
   const cycle = shape.at(-3) ?? 1;
@@ -43,11 +45,8 @@ function picture(ui, side, now, go) {
     class: "mha-map", tabindex: "0", role: "application", "aria-roledescription": "tensor",
   }, canvas);
   let layout = null;
-  let pointed = false; // from here: then what is under the pointer stays there
-  let brought = null;
 
   const point = (event) => {
-    pointed = true;
     const { rows, columns, places } = now().step;
     const { wide, high, block, across } = layout;
     const box = canvas.getBoundingClientRect();
@@ -59,19 +58,10 @@ function picture(ui, side, now, go) {
     const place = places[((down * across + right) * rows + i) * columns + j];
     if (place) go(place);
   };
-  /** What lies below the edge shows by a fade, until it has been scrolled to. */
-  const more = () => {
-    frame.toggleAttribute("data-below", frame.scrollTop + frame.clientHeight < layout.height - 4);
-  };
-  frame.addEventListener("scroll", more, { passive: true });
   frame.addEventListener("pointermove", point);
   frame.addEventListener("pointerdown", point);
-  frame.addEventListener("pointerleave", () => {
-    pointed = false;
-  });
   frame.addEventListener("keydown", (event) => {
-    pointed = false;
-    const { step, whole = step, at } = now();
+    const { whole, at } = now();
     const { rows, columns, places, offset } = whole;
     const place = offset(at);
     const [block, i, j] = [Math.floor(place / (rows * columns)), Math.floor(place / columns) % rows, place % columns];
@@ -97,20 +87,13 @@ function picture(ui, side, now, go) {
     known = state;
     put(frame, { "aria-label": `${side}: ${fill(step.name, { h: "h" })}, ${step.title}; ` +
       "arrow keys move in a block, Page Up and Page Down from block to block" });
-    const tallest = TALLEST[!wide ? "narrow" : step.whose && step.columns > ABREAST ? "stacked" : "wide"];
+    const tallest = TALLEST[!wide ? "narrow" : step.columns > ABREAST ? "stacked" : "wide"];
     layout = arrange(step, width, tallest);
-    frame.style.maxHeight = `${tallest}px`;
     Object.assign(canvas, { width: Math.round(width * scale), height: Math.round(layout.height * scale) });
     Object.assign(canvas.style, { width: `${width}px`, height: `${layout.height}px` });
     const context = canvas.getContext("2d");
     context.scale(scale, scale);
     drawTensor(context, step, at, largest, layout, palette(ui.root), differs);
-    const [block, high] = [Math.floor(step.offset(at) / (step.rows * step.columns)), layout.block[1]];
-    const top = Math.floor(block / layout.across) * high;
-    const bring = !pointed && brought !== `${step.name} ${block}` && layout.height > tallest;
-    if (bring && (top < frame.scrollTop || top + high > frame.scrollTop + tallest)) frame.scrollTop = top;
-    brought = `${step.name} ${block}`;
-    more();
   });
   return frame;
 }
@@ -129,11 +112,11 @@ function drawTensor(context, step, at, largest, { wide, high, block, across }, c
   const [down, right] = groups.slice(-2);
   const chosen = offset(at);
   let set = ""; // to name a font costs more than to write with it
-  const write = (text, x, y, align, colour = colours.muted, font = "11px") => {
+  const write = (text, x, y, align, colour = colours.muted, font = "11px", most = undefined) => {
     if (font !== set) context.font = `${font} system-ui, sans-serif`;
     set = font;
     Object.assign(context, { textAlign: align, fillStyle: colour });
-    context.fillText(text, x, y);
+    context.fillText(text, x, y, most);
   };
   context.textBaseline = "middle";
   for (let start = 0, n = 0; start < data.length; start += rows * columns, n++) {
@@ -164,12 +147,11 @@ function drawTensor(context, step, at, largest, { wide, high, block, across }, c
         if (hidden) {
           line(context, colours.hidden, 1, [x + 2, y + high - 3], [x + wide - 3, y + 2]);
         } else if (wide >= LEGIBLE) {
-          const long = wide < 30 && Math.abs(data[k]) >= 9.95;
-          const digits = fixed(data[k], long ? 0 : wide < 38 ? 1 : 2);
+          const digits = fixed(data[k], (wide < 38 ? 1 : 2) - (Math.abs(data[k]) >= 9.95));
           const text = wide < 30 ? digits.replace("0.", ".") : digits; // the letters stay as large
-          write(text, x + (wide - 1) / 2, y + high / 2, "center", ink(back));
+          write(text, x + (wide - 1) / 2, y + high / 2 + 1, "center", ink(back), "11px", wide - RIM);
         }
-        if (differs(k)) corner(context, colours.wrong, x + wide - 1, y, Math.min(5, wide / 2));
+        if (differs(k)) corner(context, colours.wrong, x + wide - 1, y, CORNER); // above the digits
       }
     }
     for (let j = 1; j < columns; j++) {
@@ -317,7 +299,7 @@ export default widget("Versions side by side", (ui) => {
   });
 
   // --- the open step ---------------------------------------------------------------------
-  /** Of a step that differs one block, on both sides laid out as on the left. */
+  /** One block, on both sides laid out as on the left. */
   let cut = null;
   const blocks = () => { // the same objects for the same block, or they are drawn anew
     const { left, laid } = pair();
@@ -335,8 +317,7 @@ export default widget("Versions side by side", (ui) => {
       if (code.textContent !== step.code) code.replaceChildren(...inRoles(step.code));
       say(shape, `${trait}: ${fill(step.name, { h: "h" })} · ${step.title}`);
       wrong.hidden = trait === "left" || !mistake[1];
-      const here = mistake[1] === pair().name;
-      say(wrong, `Mistake${here ? "" : ` in “${mistake[1]}”`}: ${mistake[0]}.`);
+      say(wrong, `Mistake on the right: ${mistake[0]}.`); // in which step, the verdict says
     });
     return h("div", { class: "mha-version" }, shape,
       h("pre", { tabindex: "0", role: "group", "aria-label": `code of the ${trait} style` }, code), wrong);
@@ -349,14 +330,19 @@ export default widget("Versions side by side", (ui) => {
     };
     return picture(ui, trait, () => {
       const [{ largest }, at] = [pair(), cursor()];
-      if (equal(pair())) return { step: pair()[trait], at, largest, differs: () => false };
       return { step: blocks()[trait], whole: pair().left, at, largest, differs };
     }, go);
   };
 
   const grids = h("div", { class: "mha-grids" }, grid("left"), grid("right"));
-  ui.follow(() => put(grids, { "data-stacked": !equal(pair()) && pair().left.columns > ABREAST }));
+  ui.follow(() => put(grids, { "data-stacked": pair().left.columns > ABREAST }));
 
+  let wasWrong = false; // a mistake has been seen
+  const { reset } = ui;
+  ui.reset = () => {
+    wasWrong = false;
+    reset();
+  };
   const [element, verdict, axes] = [readout(), readout(), h("p", { class: "mha-axes" })];
   ui.follow(() => {
     const { left, right, difference, count } = pair();
@@ -372,10 +358,12 @@ export default widget("Versions side by side", (ui) => {
     const [same, many] = [left.title === right.title, `${count} of ${left.data.length} differ.`];
     say(verdict, !equal(pair())
       ? (first === pair() ? `≠ Here the numbers part: ${many}` : `≠ They parted in “${first.name}”: ${many}`)
-      : `= Same numbers here, up to ${difference ? difference.toExponential(1) : 0}.` +
+      : (difference ? `= Same numbers here, up to ${difference.toExponential(0)}.` : "= Exactly the same numbers here.") +
         (first ? ` They part in “${first.name}”.` : same ? "" : " Other shapes are fine."));
     put(verdict, { "data-mark": verdict.textContent[0] });
-    ui.lead(first ? "They agree down to ≠. Press “no mistake”."
+    wasWrong ||= ui.get("mistake") !== "none";
+    ui.lead(first ? "Equal down to the red row. Press “no mistake”."
+      : wasWrong ? "Press a row, or another mistake."
       : ui.get("left") === ui.get("right") ? "One program twice: choose another one."
         : "Other code, other shapes, the same numbers.");
     const joined = [...new Set([...left.joined, ...right.joined])];
@@ -406,8 +394,8 @@ export default widget("Versions side by side", (ui) => {
     more("More: axes, marks, a table",
       axes,
       h("p", { class: "mha-legend" }, "Outlined: one element, the same on both sides. " +
-        "Struck out: hidden by the mask. Where two steps differ, one block of them is shown, on both sides " +
-        "laid out as on the left; a red corner marks a number that differs."),
+        "Struck out: hidden by the mask. Both sides are laid out as on the left; the shapes are each side's own. " +
+        "Of many blocks one is shown; Page Up and Page Down lead to the others. A red corner marks a number that differs."),
       numbers(ui, "Every element as a table", content)),
   );
 }, {

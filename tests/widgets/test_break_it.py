@@ -245,7 +245,7 @@ def test_a_loss_is_what_the_script_computes():
 
 
 VERDICTS = {
-    "causal-sees-next": ("✓", "better!"),
+    "causal-sees-next": ("!", "too good"),
     "scale-embed-dim": ("✓", "as good"),
     "causal-only-diagonal": ("✗", "worse"),
 }
@@ -258,6 +258,7 @@ def test_the_loss_is_judged_by_its_end(live):
         choose(opened, name)
         end = sum(curves[name][-5:]) / 5
         assert f"{mark} loss {end:.2f}, {word}" in opened.text(".mha-witnesses")
+        assert "— here" in opened.root_element.locator(".mha-loss").text_content()
 
 
 # --- what is seen and done ------------------------------------------------------------
@@ -1032,7 +1033,7 @@ def test_no_word_of_the_losses_stands_on_a_curve(live, viewport, name):
     ]
     words = opened.root_element.locator(".mha-loss svg > text").all()
     words = [x for x in words if re.search("[a-z]", x.text_content())]
-    assert len(words) == 3
+    assert len(words) == 4
     for word in words:
         top, bottom = word.evaluate(box)
         assert all(bottom <= a + 1 or top >= b - 1 for a, b in curves), word

@@ -167,6 +167,23 @@ def test_who_has_a_mouse_needs_no_leave_to_paint(live):
     assert live(painter()).button("Paint with a finger").count() == 0
 
 
+def test_padding_is_tinted_and_who_sees_it_is_warned_of(live):
+    opened = live(MaskPainter(7))
+    opened.page.evaluate(FILLS)
+    opened.button("add padding").click()
+    fills = opened.page.evaluate("window.fills.slice(0, 49)")
+    columns = [{fills[7 * t + s] for t in range(s)} for s in range(7)]  # above, hidden
+    assert columns[1] == columns[2] != columns[3] == columns[6]
+    assert all(len(found) == 1 for found in columns[1:])
+    warnings = opened.root_element.locator(".mha-checks .mha-warning:visible")
+    assert warnings.count() == 0
+    opened.button("Swap True and False").click()
+    assert "Query “0” sees padding." in warnings.all_inner_texts()
+    opened.button("padding on the left").click()
+    (empty,) = (x for x in warnings.all_inner_texts() if x.startswith("Empty row"))
+    assert "torch's softmax gives NaN" in empty
+
+
 def test_what_to_try_keeps_the_padding_of_the_lesson(live):
     lesson = MaskPainter(T, S)
     lesson.length = 2
@@ -639,15 +656,16 @@ def test_on_a_phone_both_maps_have_the_same_rows(live):
     assert opened.pixels(at=1) != before
 
 
-def test_equal_scores_are_said_and_a_state_to_try_ends_painting(live):
+def test_equal_scores_are_said_and_painting_goes_on_until_a_reset(live):
     opened = live(MaskPainter(7), has_touch=True, viewport=PHONE)
     assert opened.text(".mha-weights p") == "weights (all scores equal)"
+    opened.button("Paint with a finger").tap()
+    paint = opened.button("Painting: press to scroll")
+    opened.button("add padding").tap()
+    assert paint.get_attribute("aria-pressed") == "true"
+    opened.button("reset").tap()
     paint = opened.button("Paint with a finger")
-    for button in ("padding on the left", "reset"):
-        paint.tap()
-        assert paint.get_attribute("aria-pressed") == "true"
-        opened.button(button).tap()
-        assert paint.get_attribute("aria-pressed") == "false"
+    assert paint.get_attribute("aria-pressed") == "false"
     scores = torch.randn(7, 7, generator=torch.Generator().manual_seed(0))
     other = live(MaskPainter(7, scores=scores))
     assert other.text(".mha-weights p") == "weights of each row"
@@ -862,6 +880,14 @@ def test_a_phone_shows_the_sign_that_the_legend_names(live):
 
 
 # The sizes of the letters in which a canvas writes numbers, while it is drawn anew.
+FILLS = """() => {
+    const { fillRect } = CanvasRenderingContext2D.prototype;
+    window.fills = [];
+    CanvasRenderingContext2D.prototype.fillRect = function (...all) {
+        window.fills.push(this.fillStyle);
+        return fillRect.apply(this, all);
+    };
+}"""
 LETTERS = """() => {
     const pen = CanvasRenderingContext2D.prototype;
     const {fillText} = pen;

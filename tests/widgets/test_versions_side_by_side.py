@@ -6,7 +6,6 @@ from itertools import permutations
 
 import pytest
 import torch
-from playwright.sync_api import expect
 from torch.nn import functional as F
 
 from mha_lib import (
@@ -28,7 +27,7 @@ NAMES = [style.__name__ for style in STYLES]
 TABLE = "Every element as a table"
 STEP_OF_BATCHED = "q, k, v = self.q_proj(query), self.k_proj(key), self.v_proj(value)"
 VERDICT, LINE = ".mha-open output", ".mha-programs > output"
-SAME = "= Same numbers here, up to 0."
+SAME = "= Exactly the same numbers here."
 STEPS = ["x", "project", "split q", "split k", "split v", "scores", "mask", "weights"]
 STEPS += ["context", "merge", "output", "weights out"]
 
@@ -295,7 +294,7 @@ def test_all_pairs_agree_in_every_step(live, layer, x, mask):
     for left, right in permutations(NAMES, 2):
         choose(opened, left, right)
         assert marks(opened) == dict.fromkeys(STEPS, "="), (left, right)
-        assert "Same numbers here, up to 0." in opened.text(VERDICT)
+        assert opened.text(VERDICT).startswith(SAME)
 
 
 SHAPES = {  # of the queries, and of the scores
@@ -360,7 +359,9 @@ def test_a_mistake_shows_where_it_is_made_and_in_no_shape(live, layer, x):
         shape = opened.text(".mha-shape >> nth=1")
         opened.button(TITLES[mistake]).click()
         assert opened.text(".mha-shape >> nth=1") == shape
-        assert f"Mistake: {mistake}." in opened.text(".mha-version >> nth=1")
+        assert f"Mistake on the right: {mistake}." in opened.text(
+            ".mha-version >> nth=1"
+        )
         assert "Mistake" not in opened.text(".mha-version >> nth=0")
         said = opened.text(VERDICT)
         assert said.startswith("≠ Here the numbers part: ")
@@ -434,11 +435,11 @@ def test_other_shapes_and_the_same_numbers_come_first(live, layer, x):
 
 
 @pytest.mark.parametrize("screen", MOST)
-def test_all_of_a_block_that_differs_is_in_sight(live, layer, x, screen):
+def test_all_of_a_block_is_in_sight(live, layer, x, screen):
     opened = live(versions(x, layer), viewport=MOST[screen][0])
     for title in TITLES.values():
         opened.button(title).click()
-        for step in [step for step, mark in marks(opened).items() if mark == "≠"]:
+        for step in marks(opened):
             go(opened, step)
             beyond = opened.root_element.locator(".mha-map").evaluate_all(
                 "all => all.map(x => x.scrollHeight - x.clientHeight)"
@@ -457,17 +458,6 @@ def test_every_step_fits_one_screen(live, title, screen):
     for step in marks(opened):
         go(opened, step)
         assert opened.root_element.bounding_box()["height"] <= most, step
-
-
-def test_what_lies_below_the_edge_of_a_map_shows_until_it_is_reached(live, layer, x):
-    opened = live(versions(x, layer), viewport={"width": 390, "height": 900})
-    go(opened, "split q")
-    frame = opened.root_element.locator(".mha-map").first
-    sign = "x => getComputedStyle(x, '::after').content"
-    assert frame.evaluate(sign) == '"▾ scroll for more"'
-    frame.evaluate("x => x.scrollTo(0, x.scrollHeight)")
-    expect(frame).not_to_have_attribute("data-below", "")
-    assert frame.evaluate(sign) == "none"
 
 
 def test_a_row_names_its_step_and_both_shapes(live, layer, x):
@@ -509,19 +499,19 @@ def test_what_to_try(live, layer, x):
 def test_a_mistake_stays_in_sight_while_stepping(live, layer, x):
     opened = live(versions(x, layer))
     opened.button("exchange q, k").click()
-    assert "Mistake: W_q and W_k exchanged." in opened.text(".mha-version >> nth=1")
+    told = "Mistake on the right: W_q and W_k exchanged."
+    assert told in opened.text(".mha-version >> nth=1")
     first = opened.root_element.locator(".mha-steps [data-first=true]")
     for step in STEPS[2:5]:
         go(opened, step)
         said = opened.text(".mha-version >> nth=1")
-        assert "Mistake in “project”: W_q and W_k exchanged." in said
+        assert told in said and "in “project”" in opened.text(VERDICT)
         pressed = opened.button("exchange q, k").get_attribute("aria-pressed")
         assert pressed == "true" and first.all_inner_texts()[0].startswith("project")
     go(opened, "scores")
     assert opened.text(VERDICT).startswith("≠ They parted in “project”: ")
     go(opened, "x")
-    told = "= Same numbers here, up to 0. They part in “project”."
-    assert opened.text(VERDICT) == told
+    assert opened.text(VERDICT) == SAME + " They part in “project”."
     opened.button("reset").click()
     assert first.count() == 0
     assert opened.root_element.locator(".mha-warning:visible").count() == 0
@@ -843,24 +833,76 @@ def test_bad_arguments_name_the_requirement(x, layer):
         VersionsSideBySide(x, good, H, mask=torch.ones(T, T))
 
 
-def test_a_grid_that_is_whole_has_nothing_to_scroll_to(live, layer, x):
-    """Once something had been below, the word that says so was below itself."""
-    opened = live(versions(x, layer))
-    below = opened.root_element.locator(".mha-map[data-below]")
-    go(opened, "project")
-    assert below.count() > 0
-    opened.button("interleave").click()
-    assert below.count() == 0
-
-
 def test_the_lead_says_what_to_press_next(live, layer, x):
     opened = live(versions(x, layer))
     assert opened.text(".mha-lead") == "Other code, other shapes, the same numbers."
     opened.button("wrong scale").click()
-    assert opened.text(".mha-lead") == "They agree down to ≠. Press “no mistake”."
+    assert opened.text(".mha-lead") == "Equal down to the red row. Press “no mistake”."
     opened.button("no mistake").click()
+    assert opened.text(".mha-lead") == "Press a row, or another mistake."
+    opened.button("reset").click()
     choose(opened, right="BatchedMHA")
     assert opened.text(".mha-lead") == "One program twice: choose another one."
+
+
+# Of each number how wide it is drawn, how wide its cell is and how high it begins;
+# of each corner how far down it reaches.
+DIGITS = """() => {
+    const pen = CanvasRenderingContext2D.prototype;
+    const { fillText, fillRect, lineTo } = pen;
+    Object.assign(window, { digits: [], corners: [] });
+    let cell = null;
+    pen.fillRect = function (x, y, width, height) {
+        cell = { x, y, width };
+        return fillRect.call(this, x, y, width, height);
+    };
+    pen.fillText = function (text, x, y, most) {
+        const size = this.measureText(text);
+        if (text.includes('.')) window.digits.push([
+            Math.min(size.width, most ?? Infinity), cell.width,
+            y - size.actualBoundingBoxAscent - cell.y]);
+        return fillText.call(this, text, x, y, most);
+    };
+    pen.lineTo = function (x, y) {
+        if (cell && x === cell.x + cell.width) window.corners.push(y - cell.y);
+        return lineTo.call(this, x, y);
+    };
+}"""
+
+
+@pytest.mark.parametrize("screen", MOST)
+def test_neither_a_corner_nor_the_outline_cuts_a_digit(live, screen):
+    parameters = BatchedMHA(12, 3).state_dict()  # as large as chapter 9's
+    x = 3 * torch.randn(2, 5, 12, generator=torch.Generator().manual_seed(0))
+    opened = live(VersionsSideBySide(x, parameters, 3), viewport=MOST[screen][0])
+    opened.page.evaluate(DIGITS)
+    opened.button("wrong scale").click()
+    digits, corners = opened.page.evaluate("[window.digits, window.corners]")
+    assert len(digits) > 40 and max(corners) > 2
+    for width, cell, top in digits:
+        assert width <= cell - 3  # an outline takes a pixel on each side
+        assert top >= max(corners) - 0.5
+        assert cell + 1 >= 30 or screen == "phone"
+
+
+def test_steps_that_are_equal_are_laid_out_alike(live, layer, x):
+    opened = live(versions(x, layer))
+    opened.page.evaluate(
+        """() => { window.written = [];
+            const write = CanvasRenderingContext2D.prototype.fillText;
+            CanvasRenderingContext2D.prototype.fillText = function (...all) {
+                window.written.push(all[0]); write.apply(this, all); }; }"""
+    )
+    for step in ("x", "project", "split q", "scores"):
+        opened.page.evaluate("window.written = []")
+        go(opened, step)
+        written = opened.page.evaluate("window.written")
+        places = {x[:5]: i for i, x in enumerate(written) if "·" in x}  # the last ones
+        left, right = written[places["left "] :], written[places["right"] :]
+        assert len(right) > 20, step
+        assert [x.replace("left", "right") for x in left[: -len(right)]] == right, step
+    shapes = opened.root_element.locator(".mha-shape").all_inner_texts()
+    assert shapes[0] != shapes[1].replace("right", "left")  # each has its own
 
 
 @pytest.mark.parametrize("screen", MOST)
