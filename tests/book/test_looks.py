@@ -197,7 +197,7 @@ def test_what_is_set_is_read_on_paper_and_not_pressed(visit, page):
         for one in opened.locator(".mha").get_by_text(name, exact=True).all()
     ]
     lists = opened.locator(".mha select")
-    assert any(one.is_visible() for one in tools)
+    assert any(one.is_visible() for one in [*tools, *lists.all()])
     with printing(opened):
         assert not any(one.is_visible() for one in tools)
         looks = lists.evaluate_all(
