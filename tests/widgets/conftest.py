@@ -93,6 +93,15 @@ class Live(Visit):
             )
         self.settle()
 
+    def follow_link(self) -> str:
+        """Leave the page, and come back by the address that *copy link* has made."""
+        self.button("copy link").click()
+        address = self.page.url
+        self.page.goto("about:blank")
+        self.page.goto(address)
+        self.page.wait_for_selector("html[data-widgets=ready]")
+        return address
+
     def settle(self):
         """Wait until what was asked for has been drawn: two frames."""
         self.page.main_frame.evaluate(

@@ -356,11 +356,7 @@ def test_a_link_holds_the_state(live):
     tile(opened, "SplitConcat").click()
     choose(opened, "mask-interleaved")
     wanted = code(opened), values(opened), opened.text(SAID)
-    opened.button("copy link").click()
-    address = opened.page.evaluate("location.href")
-    opened.page.goto("about:blank")
-    opened.page.goto(address)
-    opened.page.wait_for_selector("html[data-widgets=ready]")
+    opened.follow_link()
     assert (code(opened), values(opened), opened.text(SAID)) == wanted
 
 

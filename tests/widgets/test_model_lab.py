@@ -235,11 +235,7 @@ def test_heads_that_come_back_leave_the_whole_models_list_and_a_sentence(
     assert [token for token, _ in listed] == wanted and sorted(listed) != missing
     assert opened.text(NOTE) == "With every head on, “]” is back at 79 %."
     assert listed[0] == ["]", "79 %"]
-    opened.button("copy link").click()
-    address = opened.page.url
-    opened.page.goto("about:blank")
-    opened.page.goto(address)
-    opened.page.wait_for_selector("html[data-widgets=ready]")
+    opened.follow_link()
     ready(opened)
     assert next_tokens(opened) == listed  # a link opens what was seen
     assert opened.text(NOTE).startswith("With every head on")
@@ -277,11 +273,7 @@ def test_a_first_look_is_spared_what_an_example_unfolds(live):
     fold.locator("summary").click()
     opened.button("only the likeliest").click()
     ready(opened)
-    opened.button("copy link").click()
-    address = opened.page.url
-    opened.page.goto("about:blank")
-    opened.page.goto(address)
-    opened.page.wait_for_selector("html[data-widgets=ready]")
+    opened.follow_link()
     ready(opened)
     assert all(x.is_visible() for x in inside.all())
     assert "gets stuck" in fold.locator(".mha-note").inner_text()
@@ -672,12 +664,8 @@ def test_a_link_holds_the_state(live, model, tokenizer):
     opened = live(ModelLab())
     type_text(opened, "f(x[0")
     opened.button("turn L0 H3 on: layer 0, head 3").click()
-    opened.button("copy link").click()
-    address = opened.page.evaluate("location.href")
+    address = opened.follow_link()
     assert address.startswith("file://") and "#" in address
-    opened.page.goto("about:blank")
-    opened.page.goto(address)
-    opened.page.wait_for_selector("html[data-widgets=ready]")
     ready(opened)
     assert opened.control("text").input_value() == "f(x[0"
     assert_shows(opened, model, tokenizer, "f(x[0")
@@ -1033,11 +1021,7 @@ def test_a_window_moves_over_a_long_text_and_a_link_keeps_it(live, tokenizer):
     opened.page.keyboard.press("PageUp")
     opened.page.keyboard.press("Home")
     seen = said(opened)
-    opened.button("copy link").click()
-    address = opened.page.url
-    opened.page.goto("about:blank")
-    opened.page.goto(address)
-    opened.page.wait_for_selector("html[data-widgets=ready]")
+    opened.follow_link()
     ready(opened)
     assert said(opened) == seen and f"tokens {count - 11} to" in seen
     for _ in range(9):

@@ -232,6 +232,23 @@ def go(opened, step: str):
     opened.root_element.get_by_role("button", name=re.compile(f"^{step} [=≠]")).click()
 
 
+SPACE = """all => all.map(one => {
+    const words = [...one.children].map(part => {
+        const range = document.createRange();
+        range.selectNodeContents(part);
+        return range.getBoundingClientRect();
+    }).filter(box => box.width);
+    return Math.min(...words.slice(1).map((box, i) => box.left - words[i].right));
+})"""  # between the words of a row, in pixels
+
+
+@pytest.mark.parametrize("width", [358, 688])
+def test_the_words_of_a_step_stand_apart(live, layer, x, width):
+    opened = live(versions(x, layer), viewport={"width": width, "height": 844})
+    rows = opened.root_element.locator(".mha-steps button")
+    assert min(rows.evaluate_all(SPACE)) >= 2
+
+
 def marks(opened) -> dict[str, str]:
     return dict(
         opened.root_element.locator(".mha-steps button").evaluate_all(
