@@ -40,7 +40,8 @@ FIRST_LESSON = 5  # chapters
 OF_THE_LESSON = re.compile(r"(?<=Chapters 1 to 5 are the first lesson: )[^.]+")
 SOLUTION = re.compile(r"```\{solution-start\}.*?```\{solution-end\}\n```", re.DOTALL)
 EXERCISE = re.compile(r"\{exercise-start\}")
-SYNTAX = (  # what a reader does not see, or sees as one word
+SYNTAX = (  # what a reader does not see, sees as one word or as a drawing
+    (re.compile(r"^Where we are: .*$", re.MULTILINE), " "),
     (re.compile(r"^(```|:::|:[\w-]+:).*$|<!--.*?-->|<[^>\n]+>", re.MULTILINE), " "),
     (re.compile(r"\$\$.*?\$\$|\$[^$]*\$", re.DOTALL), " formula "),
     (re.compile(r"\{[\w:]+\}`[^`]*`"), " reference "),
