@@ -15,7 +15,9 @@ from tools import book
 CELLS = nbformat.read(book.ROOT / "book" / "05_masks.ipynb", as_version=4).cells
 CELL = re.compile(r"```python\n(from mha_lib import causal.*?)```", re.DOTALL)
 (SHOWN,) = (found[1] for cell in CELLS if (found := CELL.search(cell.source)))
-(LAYER,) = (cell.source for cell in CELLS if cell.source.startswith("class MHA("))
+_, LAYER = (  # first the one that the reader fills in
+    cell.source for cell in CELLS if cell.source.startswith("class MHA(")
+)
 (FUNCTION,) = (
     cell.source.partition("\n\n")[0]
     for cell in CELLS
