@@ -425,6 +425,19 @@ def test_the_screen_says_what_a_loss_is_and_both_ways_of_the_switch(live):
     assert opened.text(".mha-lead") == "Now press another head, and turn it off."
 
 
+def test_paper_speaks_of_nothing_to_press(live):
+    opened = live(ModelLab())
+    parts = [
+        opened.root_element.get_by_text("press a token to add it"),
+        opened.button("one word"),
+    ]
+    assert all(x.is_visible() for x in parts)
+    opened.page.emulate_media(media="print")
+    seen = [x.is_visible() for x in parts]
+    opened.page.emulate_media(media="screen")
+    assert seen == [False, False]
+
+
 NAMES_OF_HEADS = """root => [...root.querySelectorAll(".mha-grid button")].map(one => {
     const text = document.createRange();
     text.selectNodeContents(one.querySelector('span'));
