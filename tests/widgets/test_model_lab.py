@@ -425,17 +425,20 @@ def test_the_screen_says_what_a_loss_is_and_both_ways_of_the_switch(live):
     assert opened.text(".mha-lead") == "Now press another head, and turn it off."
 
 
-def test_paper_speaks_of_nothing_to_press(live):
-    opened = live(ModelLab())
+@pytest.mark.parametrize("screen", MOST)
+def test_paper_speaks_of_nothing_to_press(live, screen):
+    opened = live(ModelLab(), viewport=MOST[screen][0])
     parts = [
         opened.root_element.get_by_text("press a token to add it"),
         opened.button("one word"),
     ]
     assert all(x.is_visible() for x in parts)
+    unfold(opened)
     opened.page.emulate_media(media="print")
     seen = [x.is_visible() for x in parts]
+    map_ = opened.root_element.locator(".mha-one").is_visible()
     opened.page.emulate_media(media="screen")
-    assert seen == [False, False]
+    assert (seen, map_) == ([False, False], True)
 
 
 NAMES_OF_HEADS = """root => [...root.querySelectorAll(".mha-grid button")].map(one => {
