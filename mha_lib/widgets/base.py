@@ -6,7 +6,7 @@
   it is understood without the text around it (`question` and `lead` in its `.js`);
 - is at most 600 pixels high in a column of 688, the book's on a desk, and 844 on a
   phone of 390, one screen, in its first state and in each that *Try this* sets; what
-  is seldom needed lies under *More*;
+  is seldom needed lies under *More*, which counts where a state to try lies there;
 - has from the start the place of each line that comes and goes, and of each state that
   *Try this* sets: nothing moves below what was pressed (`keepRoom` of `common.js`);
 - begins with something that surprises; *Try this* sets the states worth a look;

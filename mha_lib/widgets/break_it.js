@@ -65,10 +65,11 @@ export default widget("Break it", (ui) => {
   const visit = (date) => ui.setAll(visiting(date));
 
   // --- six tiles ----------------------------------------------------------------------
-  const tiles = h("div", { class: "mha-tiles", role: "group", "aria-label": "six programs" }, NAMES.map((style, i) => {
-    const [name, mark] = [style.replace("MHA", "").split(/(?<=t)(?=C)/), h("b")];
+  const tiles = h("div", { class: "mha-tiles", role: "group", "aria-label": "six programs" });
+  tiles.append(h("span", { class: "mha-caption" }, "Programs:"), ...NAMES.map((style, i) => {
+    const mark = h("b");
     const one = h("button", { type: "button", class: "mha-tile", onclick: () => ui.setAll({ opened: i, ...fresh }) },
-      h("span", {}, h("b", {}, name[0], h("wbr"), name.slice(1)), " ", mark));
+      h("b", {}, style.replace("MHA", "")), " ", mark);
     ui.follow(() => {
       const sign = programs[i].first ? "✗" : "✓";
       put(mark, { "data-mark": sign });
@@ -104,8 +105,8 @@ export default widget("Break it", (ui) => {
       h("span", { class: "mha-written" }, shape, text, instead));
     ui.follow(() => {
       const { here, right, differs } = now();
-      const first = sought() ? "" : now().first;
-      say(mark, sought() ? (tried.steps.has(step) ? "–" : "?") : !differs[step] ? "✓" : step === first ? "✗" : "≠");
+      const first = sought() ? "" : now().first || solved(); // what no number shows is wrong, too
+      say(mark, sought() ? (tried.steps.has(step) ? "–" : "?") : step === first ? "✗" : differs[step] ? "≠" : "✓");
       put(mark, { "data-mark": mark.textContent, "aria-label": MARKS[mark.textContent], title: MARKS[mark.textContent] });
       const written_ = here.code[step];
       write(text, written_);
@@ -148,9 +149,9 @@ export default widget("Break it", (ui) => {
   /** What the marks of the lines say. */
   const legend = () => {
     const { first, differs } = now();
-    if (!first) return "";
+    if (!first && !solved()) return "";
     const inherited = Object.keys(differs).some((step) => differs[step] && step !== first);
-    return `✗ the wrong line, below it the right one${inherited ? "; from ≠ on the numbers differ." : "."}`;
+    return `✗ the wrong line, below it the right one${!first ? "; no number shows it." : inherited ? "; from ≠ on the numbers differ." : "."}`;
   };
   /** [title, {state}] of the puzzle after the one that is over. */
   const following = () => {
@@ -172,7 +173,7 @@ export default widget("Break it", (ui) => {
     const puzzle_ = following();
     onward.hidden = !puzzle_;
     if (puzzle_) say(next, `next: ${puzzle_[0]}`);
-    say(says, legend() || "No number shows it.");
+    say(says, legend());
     ui.lead(uncovered || puzzle_ ? "" // the code has come, and the lines below it say all
       : sought() && !now().first ? "Map, output and loss are right. Switch on three inputs, or press the line you suspect."
       : sought() ? `${symptom()}. Press the line you suspect.`
@@ -280,6 +281,7 @@ export default widget("Break it", (ui) => {
     const how = Math.abs(gap) <= SEEN ? ["✓", "as good"] : gap < 0 ? ["!", "too good"] : ["✗", "worse"];
     return { mark: how[0], text: `${end(curve).toFixed(2)}, ${how[1]}`, gap };
   };
+  const { state: odd } = PUZZLES()["odd map"];
   /** What the loss and the map show, in one line above the code. */
   const symptom = () => {
     const { gap } = training();
@@ -289,9 +291,10 @@ export default widget("Break it", (ui) => {
     const lost = gap === undefined ? "Loss not a number" : Math.abs(gap) <= SEEN ? `Loss right, ${value}`
       : `Loss too ${gap < 0 ? "low" : "high"}: ${value}, not ${should}`;
     if (!differs.weights) return `${lost}; maps right, output off by ${differs.output.toFixed(2)}`;
-    if (gap === undefined || Math.abs(gap) > SEEN) return lost;
+    const ofMap = `${ui.get("mistakes")}` === `${odd.mistakes}`; // whatever its loss
+    if (!ofMap && (gap === undefined || Math.abs(gap) > SEEN)) return lost;
     const { at, columns, words, here, right } = farthest("weights");
-    return `${lost}; “${words[Math.floor(at / columns)]}” gives “${words[at % columns]}” ${fixed(here[at], 2)}, not ${fixed(right[at], 2)}`;
+    return `${ofMap ? "Odd map:" : `${lost};`} “${words[Math.floor(at / columns)]}” gives “${words[at % columns]}” ${fixed(here[at], 2)}, not ${fixed(right[at], 2)}`;
   };
   /** What the maps say to who has guessed wrong; it names no line. */
   const hint = () => {

@@ -67,5 +67,10 @@ export function daysAfter(date, days) {
   return new Date(Date.parse(`${date}T00:00:00Z`) + 86400000 * days).toJSON().slice(0, 10);
 }
 
-export const written = (date) => new Date(`${date}T12:00:00Z`)
-  .toLocaleDateString("en-GB", { day: "numeric", month: "long", year: "numeric", timeZone: "UTC" });
+const MONTHS = "January February March April May June July August September October November December".split(" ");
+
+/** "1 March 2026"; the browser's own dates take a frame when they are first asked for. */
+export function written(date) {
+  const [year, month, day] = date.split("-").map(Number);
+  return `${day} ${MONTHS[month - 1]} ${year}`;
+}

@@ -4,7 +4,7 @@ import { corner, css, h, palette, put, shade, svg } from "./common.js";
 
 const FONT = "system-ui, sans-serif";
 const WIDEST = 24; // pixels of a cell
-const HIGH = { desk: 18, phone: 16 };
+const HIGH = { desk: 17, phone: 16 };
 const CORNER = 6;
 const CLOSE = 1; // nats: losses that end nearer to each other are drawn larger
 
@@ -72,7 +72,7 @@ export function twofold(ui, { content, move }) {
     const wide = Math.min(WIDEST, Math.floor((width - left - gap - 2) / 2 / columns));
     const [panel, high] = [wide * columns, HIGH[narrow(ui) ? "phone" : "desk"]];
     context0.font = `bold 11px ${FONT}`;
-    const top = 14 + Math.ceil(Math.max(...rows.concat(heads).map((x) => context0.measureText(x).width))) + 3;
+    const top = 13 + Math.ceil(Math.max(...rows.concat(heads).map((x) => context0.measureText(x).width))) + 2;
     layout = { left, top, wide, high, step: panel + gap };
     const context = prepared(canvas, left + 2 * panel + gap + 2, top + rows.length * high + 2);
     const number = (x) => Number.isFinite(x) && Math.abs(x) < 1e300;
@@ -93,7 +93,7 @@ export function twofold(ui, { content, move }) {
         if (wide < 11 && j % 2 && j !== cursor[1]) return; // or they would touch
         if (wide < 11 && Math.abs(j - cursor[1]) === 1) return;
         context.save();
-        context.translate(x0 + (j + 0.5) * wide, top - 3);
+        context.translate(x0 + (j + 0.5) * wide, top - 2);
         context.rotate(-Math.PI / 2);
         write(text, 0, 0, "left", j === cursor[1] ? "bold 11px" : "11px", j === cursor[1] ? colours.accent : colours.text);
         context.restore();
@@ -132,7 +132,7 @@ export function lossPicture(ui, content) {
   let known = [];
   ui.follow(() => {
     const { steps, label, gap, seen, ...curves } = content();
-    const H = narrow(ui) ? 75 : 98;
+    const H = narrow(ui) ? 70 : 98;
     if (known[0] === curves.here && known[1] === H) return;
     known = [curves.here, H];
     const close = Math.abs(gap) < CLOSE;

@@ -279,7 +279,9 @@ export default widget("Mask painter", (ui) => {
     ui.redraw();
   });
   fingers.hidden = !matchMedia("(any-pointer: coarse)").matches;
-  const turned = h("p", { class: "mha-turned" });
+  const [padding, swapped] = [
+    h("span", {}, h("i", { class: "mha-tint" }), "padding "), h("span")];
+  const turned = h("p", { class: "mha-turned" }, padding, swapped);
   ui.follow(() => {
     clear.disabled = same(now.mask, now.byRules);
     undo.disabled = !past.length;
@@ -289,7 +291,8 @@ export default widget("Mask painter", (ui) => {
       : "A tap chooses a cell. To change cells, press “Paint with a finger”.");
     map.classList.toggle("mha-finger", finger);
     press(swap, now.swapped);
-    say(turned, now.swapped ? "Swapped: what the rules allow is hidden." : "");
+    padding.hidden = !now.padding.some(Boolean);
+    say(swapped, now.swapped ? "Swapped: what the rules allow is hidden." : "");
   });
 
   const settings = h("p", { class: "mha-paper" });
@@ -343,8 +346,8 @@ export default widget("Mask painter", (ui) => {
         swap, undo, clear),
       fingers,
       h("div", { class: "mha-mask" }, h("p", {}, "mask: ● may attend, ∕ hidden"), map),
-      h("div", { class: "mha-weights" }, h("p", {}, alike ? "weights (all scores equal)" : "weights of each row"), weights)),
-    turned,
+      h("div", { class: "mha-weights" }, h("p", {}, alike ? "weights (all scores equal)" : "weights of each row"), weights),
+      turned),
     settings, line,
     h("div", { class: "mha-checks", role: "status" }, rows, padded, future),
     more("More: other libraries, window, block, tables",

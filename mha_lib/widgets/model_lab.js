@@ -374,7 +374,7 @@ export default widget("Model lab", (ui) => {
 
   const { fold, both, stop } = writing(ui, {
     area, asked, begins, change, full, which, withModel, lab: () => lab, view: () => now,
-    examples: h("div", { class: "mha-tried" }, ofWriting, noteOfWriting),
+    examples: ofWriting, note: noteOfWriting,
   });
   panels.append(
     h("div", { class: "mha-all" }, small, h("div", { class: "mha-switch" }, flip, allOn)),

@@ -10,10 +10,10 @@ const SHARE = 6; // milliseconds of a frame for writing, where nothing may move
 
 /**
  * `view()` is what is shown, `lab()` the model at work, `which()` says without which heads;
- * `examples` are the states to try that need what lies here.
+ * `examples` are the states to try that need what lies here, `note` says what they show.
  */
 export function writing(ui, {
-  area, asked, begins, change, full, which, withModel, lab, view, examples,
+  area, asked, begins, change, full, which, withModel, lab, view, examples, note,
 }) {
   const fold = more("More: writing, temperature, loss");
   const cells = range(2).map(() => [h("th", { scope: "row" }), h("td"), h("td", { class: "mha-goes" })]);
@@ -21,7 +21,7 @@ export function writing(ui, {
     h("caption", {}, "loss: average surprise, mean over the text so far; what comes next is in the bars"),
     h("thead", {}, h("tr", {}, h("td"), ["loss (nats)", "how it goes on"].map((x) => h("th", { scope: "col" }, x)))),
     h("tbody", {}, cells.map((row) => h("tr", {}, row))));
-  const both = h("div", { class: "mha-both" }, beside);
+  const both = h("div", { class: "mha-both" }, beside, note);
   let drawnBefore = null;
   ui.follow(() => {
     if (!fold.open) return;
@@ -100,10 +100,8 @@ export function writing(ui, {
     ui.set(trait, value);
   } }, {
     label: "temperature", trait: "temperature", values: () => TEMPERATURES,
-    format: (t) => (t === 0 ? "0: the likeliest" : fixed(t, 1)),
+    format: (t) => fixed(t, 1),
   });
-  fold.append(
-    controls(warmth, write, again),
-    examples, both);
+  fold.append(controls(warmth, write, again, examples), both);
   return { fold, both, stop };
 }

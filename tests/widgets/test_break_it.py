@@ -448,6 +448,16 @@ def test_padding_is_a_word(live):
     assert "pad (5)" in heads
 
 
+COLOUR = "x => getComputedStyle(x).color"
+WRONG = """root => {
+    const one = root.appendChild(document.createElement('i'));
+    one.style.color = 'var(--mha-wrong)';
+    const { color } = getComputedStyle(one);
+    one.remove();
+    return color;
+}"""
+
+
 def test_each_puzzle_has_one_line_to_find(live):
     opened = live(BreakIt())
     for name, step in PUZZLES.items():
@@ -461,6 +471,11 @@ def test_each_puzzle_has_one_line_to_find(live):
         opened.button("show me").click()
         assert "[" in opened.text(SAID) or "no mistake" in opened.text(SAID)
         assert "✓ Found" not in opened.text(SAID)
+        mark = line(opened, step).locator(".mha-mark")
+        assert (mark.inner_text(), marks(opened).count("✗")) == ("✗", 1), name
+        assert mark.evaluate(COLOUR) == opened.root_element.evaluate(WRONG), name
+        instead = line(opened, step).locator(".mha-instead")
+        assert instead.is_visible() and instead.inner_text().startswith("right: ")
 
 
 def test_after_a_puzzle_comes_the_next(live):
@@ -505,10 +520,42 @@ def test_the_title_claims_no_more_than_the_numbers_show(live):
 SYMPTOMS = {  # in one line above the code: what loss and map show
     "low loss": r"Loss too low: 0\.31, not 2\.44\. ",
     "flat map": r"Loss right, 2\.45; “milk” gives “drank” 0\.72, not ",
-    "odd map": r"Loss too low: 1\.79, not 2\.44\. ",
+    "odd map": r"Odd map: “drank” gives “it” 0\.03, not 1\.00\. ",
     "output": r"Loss .*; maps right, output off by \d\.\d\d\. ",
     "silent": r"Map, output and loss are right\. ",
 }
+
+
+PLACES = """root => {
+    const box = x => root.querySelector(x).getBoundingClientRect();
+    const [name, tiles, row, code] = ['.mha-tiles .mha-caption', '.mha-tiles',
+        '.mha-controls', '.mha-code'].map(box);
+    const all = [...root.querySelectorAll('.mha-tile')];
+    const parts = all.map(x => [...x.children].map(y => y.getBoundingClientRect()));
+    const edges = all.map(x => x.getBoundingClientRect());
+    return {
+        before: edges.map(x => x.left - name.right),
+        apart: [row.top - tiles.bottom, code.top - row.bottom],
+        beside: parts.map(([a, b]) => [b.top - a.top, b.left - a.right]).flat(),
+        inside: parts.map(([a, b], i) => [a.left - edges[i].left,
+            edges[i].right - b.right]).flat(),
+    };
+}"""
+
+
+@pytest.mark.parametrize("screen", MOST)
+def test_the_programs_have_a_name_a_mark_beside_each_and_room_below(live, screen):
+    opened = live(BreakIt(sealed=True), viewport=MOST[screen][0])
+    opened.button("output").click()  # ✗ at the longest name
+    assert opened.text(".mha-tiles .mha-caption") == "Programs:"
+    for _ in range(2):
+        places = opened.root_element.evaluate(PLACES)
+        assert min(places["before"]) > 0
+        assert min(places["apart"]) >= 3
+        assert all(0 <= x < 6 for x in places["beside"]), places
+        assert min(places["inside"]) >= 1, places
+        if opened.button("show me").is_visible():
+            opened.button("show me").click()
 
 
 @pytest.mark.parametrize("screen", MOST)

@@ -765,3 +765,16 @@ def test_chapter_begins_with_a_sum_that_grows_with_each_step_to_come(live):
         opened.button("next").click()
         seen.append(framed.inner_text())
     assert seen == ["0", "1", "5"]
+
+
+def test_on_paper_every_product_is_seen(live):
+    opened = live(EinsumSteps(), viewport=PHONE)
+    opened.button("sum one more").click()
+    inside = """x => [...x.children].every(y =>
+        y.getBoundingClientRect().right <= x.getBoundingClientRect().right)"""
+    terms = opened.root_element.locator(".mha-es-terms")
+    assert not terms.evaluate(inside)
+    opened.page.emulate_media(media="print")
+    seen = terms.evaluate(inside)
+    opened.page.emulate_media(media="screen")
+    assert seen

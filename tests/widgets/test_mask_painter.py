@@ -184,6 +184,39 @@ def test_padding_is_tinted_and_who_sees_it_is_warned_of(live):
     assert "torch's softmax gives NaN" in empty
 
 
+@pytest.mark.parametrize("viewport", [DESK, PHONE], ids=["desk", "phone"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_tint_of_the_padding_has_a_word(live, viewport, scheme):
+    opened = live(MaskPainter(7), viewport=viewport, color_scheme=scheme)
+    opened.light(scheme)
+    legend = opened.root_element.locator(".mha-turned > span").first
+    assert legend.is_hidden()
+    opened.page.evaluate(FILLS)
+    opened.button("add padding").click()
+    assert legend.inner_text().strip() == "padding"
+    tint = opened.page.evaluate(
+        "window.fills[6]"
+    )  # above the diagonal, of the last key
+    swatch = legend.locator("i").evaluate(
+        """x => {
+        const pen = document.createElement('canvas').getContext('2d');
+        pen.fillStyle = getComputedStyle(x).backgroundColor;
+        pen.fillRect(0, 0, 1, 1);
+        return [...pen.getImageData(0, 0, 1, 1).data.slice(0, 3)];
+    }"""
+    )
+    drawn = [int(tint[i : i + 2], 16) for i in (1, 3, 5)]
+    assert swatch == pytest.approx(drawn, abs=2)
+    place, map_ = (
+        legend.bounding_box(),
+        opened.root_element.locator(".mha-paint canvas").bounding_box(),
+    )
+    assert 0 <= place["y"] - map_["y"] - map_["height"] < 12
+    below = opened.root_element.locator(".mha-checks").bounding_box()
+    opened.button("Swap True and False").click()
+    assert opened.root_element.locator(".mha-checks").bounding_box() == below
+
+
 def test_what_to_try_keeps_the_padding_of_the_lesson(live):
     lesson = MaskPainter(T, S)
     lesson.length = 2

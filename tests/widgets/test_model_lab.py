@@ -269,7 +269,7 @@ def test_a_first_look_is_spared_what_an_example_unfolds(live):
     opened = live(ModelLab())
     fold = opened.root_element.locator(".mha-more")
     inside = opened.root_element.locator(".mha-more > :not(summary)")
-    assert inside.count() == 3 and not any(x.is_visible() for x in inside.all())
+    assert inside.count() == 2 and not any(x.is_visible() for x in inside.all())
     fold.locator("summary").click()
     opened.button("only the likeliest").click()
     ready(opened)
@@ -423,6 +423,22 @@ def test_the_screen_says_what_a_loss_is_and_both_ways_of_the_switch(live):
     opened.button("turn L0 H3 on: layer 0, head 3").click()
     ready(opened)
     assert opened.text(".mha-lead") == "Now press another head, and turn it off."
+
+
+@pytest.mark.parametrize("screen", MOST)
+def test_paper_speaks_of_nothing_to_press(live, screen):
+    opened = live(ModelLab(), viewport=MOST[screen][0])
+    parts = [
+        opened.root_element.get_by_text("press a token to add it"),
+        opened.button("one word"),
+    ]
+    assert all(x.is_visible() for x in parts)
+    unfold(opened)
+    opened.page.emulate_media(media="print")
+    seen = [x.is_visible() for x in parts]
+    map_ = opened.root_element.locator(".mha-one").is_visible()
+    opened.page.emulate_media(media="screen")
+    assert (seen, map_) == ([False, False], True)
 
 
 NAMES_OF_HEADS = """root => [...root.querySelectorAll(".mha-grid button")].map(one => {

@@ -26,6 +26,7 @@ from tests.widgets.conftest import MOST, ORDERS, PHONE
 
 WORDS = "the cat chased the dog then slept".split()  # noqa: SIM905
 GENERATOR = torch.Generator().manual_seed(0)
+X = torch.tensor([[3.0, 0, 0], [0, 1, 2], [0, 3, 0]])
 LESSONS = {
     "explorer": lambda: AttentionExplorer(
         torch.randn(2, 7, 7, generator=GENERATOR).softmax(dim=-1), WORDS
@@ -40,6 +41,12 @@ LESSONS = {
     ),
     "painter": lambda: MaskPainter(7),
     "einsum": EinsumSteps,
+    "words": lambda: EinsumSteps(
+        {
+            "words with words": ("te,se->ts", {"left x": X, "right x": X}),
+            "weights and values": ("ts,se->te", {"weights": X[:2] / 4, "x": X}),
+        }
+    ),
     "scale": lambda: ScaleLab(*torch.randn(2, 16, 256, generator=GENERATOR)),
     "model": ModelLab,
     "versions": lambda: VersionsSideBySide(
@@ -52,6 +59,7 @@ LESSONS = {
         right="FusedMHA",
     ),
 }
+UNFOLDED = {"model": "only the likeliest"}  # a state to try that lies under *More*
 EDITED = {
     "layout": "undo",
     "painter": "Undo",
@@ -165,6 +173,22 @@ def test_it_fits_one_screen_in_every_state_to_try(walk, name, screen):
     heights = walk(name, screen).heights
     assert len(heights) > 3
     assert max(heights) <= MOST[screen][1], heights
+
+
+@pytest.mark.parametrize("screen", MOST)
+@pytest.mark.parametrize(("name", "inside"), UNFOLDED.items())
+def test_it_fits_one_screen_unfolded_where_a_state_to_try_lies_there(
+    live, name, inside, screen
+):
+    viewport, most = MOST[screen]
+    opened = live(LESSONS[name](), viewport=viewport, folded=False)
+    heights = [opened.root_element.evaluate(HEIGHT)]
+    for button in [*tries(opened).all(), opened.button(inside)]:
+        button.click()
+        opened.page.wait_for_function("() => !document.body.innerText.match('Loading')")
+        opened.settle()
+        heights.append(opened.root_element.evaluate(HEIGHT))
+    assert max(heights) <= most, heights
 
 
 @pytest.mark.parametrize("screen", MOST)
