@@ -138,6 +138,10 @@ ANSWER = "The answer"
 NAMED = 4  # of the names that are used; a title is read in one look
 
 
+ASSERTED = re.compile(r"\bassert(_\w+)?\b")
+QUIET = re.compile("✓|How this (picture|is)")  # read on without it
+
+
 def what_is_folded(cell: nodes.container, used: list[str]) -> str:
     """Name a fold by what it holds; all would read "code cell source"."""
     code, shown = cell.children[0].astext(), cell.children[1:]
@@ -152,9 +156,10 @@ def what_is_folded(cell: nodes.container, used: list[str]) -> str:
         return "Stored results" if stored else "How this is computed"
     if code.startswith("# The data"):
         return "The data"
-    checks = "assert" in code
+    checks = ASSERTED.search(code)
     if checks and not used:
-        return "The assertions behind the text"
+        number = len(ASSERTED.findall(code))
+        return f"✓ {number} check{'s' * (number > 1)}"
     names = ", ".join([*used[:NAMED], "…"][: len(used)])
     title = f"{USED}: {names}" if names else USED
     return f"{title}; and assertions" if checks else title
@@ -250,6 +255,8 @@ class FoldBelow(SphinxPostTransform):
                 fold["prompt_show"] = f"{ANSWER}: {name}" if name else title
                 if not shown:
                     fold["prompt_show"] += number_among_its_like(cell, fold)
+                if QUIET.match(fold["prompt_show"]):
+                    cell["classes"].append("quiet")
                 cell.children = [*shown, fold]
 
 

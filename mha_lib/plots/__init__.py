@@ -8,6 +8,7 @@ from mha_lib.plots.beside import differences, first_difference
 from mha_lib.plots.lanes import head_lanes
 from mha_lib.plots.maps import (
     COLOURS,
+    HEADS,
     INK,
     ROLES,
     attention_map,
@@ -23,6 +24,7 @@ from mha_lib.plots.steps import look_up, strips, vectors
 
 __all__ = [
     "COLOURS",
+    "HEADS",
     "INK",
     "ROLES",
     "arcs",

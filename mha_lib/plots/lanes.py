@@ -7,11 +7,11 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from mha_lib.plots.maps import COLOURS, INK, ROLES
+from mha_lib.plots.maps import COLOURS, HEADS, INK, ROLES
 
 __all__ = ["head_lanes"]
 
-T, S, D, HEADS = 3, 4, 2, (5, 6, 7)  # rows, columns and colours that are drawn
+T, S, D = 3, 4, 2  # rows and columns that are drawn
 CELL, LANE, GAP, MARGIN = 11, 106, 8, 111  # pixels; the names stand in the margin
 LINE = "#555555"
 RAILS = {"v": 48, "k": 53, "q": 58}  # the heights of the inputs' ways to the lanes

@@ -6,10 +6,12 @@ import matplotlib.pyplot as plt
 import numpy as np
 import torch
 from matplotlib.axes import Axes
+from matplotlib.colors import Colormap, LinearSegmentedColormap, to_rgb
 from matplotlib.figure import Figure
 
 __all__ = [
     "COLOURS",
+    "HEADS",
     "INK",
     "ROLES",
     "attention_map",
@@ -31,6 +33,7 @@ COLOURS = (
     "#999999",
 )
 ROLES = {"q": 3, "k": 4, "v": 2}  # numbers of colours, for cells
+HEADS = (5, 6, 7)  # the same of heads
 INK = {  # the same as letters and lines: on white, and on a dark page
     "q": ("#8E4172", "#F0A8D3"),
     "k": ("#6B6300", "#E3D54A"),
@@ -39,6 +42,15 @@ INK = {  # the same as letters and lines: on white, and on a dark page
 
 HIDDEN = "×", "#666666"  # what stands in a cell that a mask hides, and its colour
 TINT = 0.6  # of a cell: black on each of the colours has a contrast of 7 and more
+
+
+def signed(role: str | None) -> Colormap:
+    """From −1, red, over 0 to 1: the colour of a role, else blue."""
+    both = plt.get_cmap("RdBu")
+    least, most = both(0.19), both(0.81)
+    if role is not None:
+        most = [1 - TINT * (1 - part) for part in to_rgb(COLOURS[ROLES[role]])]
+    return LinearSegmentedColormap.from_list(f"signed {role}", [least, "white", most])
 
 
 def attention_map(

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from mha_lib.plots.maps import INK
+from mha_lib.plots.maps import INK, ROLES, signed
 
 __all__ = ["matrix_steps"]
 
@@ -122,7 +122,8 @@ def _matrix(
     rows, columns = x.shape
     most = x.abs().max().item() or 1.0
     box = (left, left + columns, top + rows, top)
-    ax.imshow(x.numpy(), "RdBu", extent=box, vmin=-1.6 * most, vmax=1.6 * most)
+    role = name.rstrip("ᵀ") if name.rstrip("ᵀ") in ROLES else None
+    ax.imshow(x.numpy(), signed(role), extent=box, vmin=-most, vmax=most)
     for edge in range(1, rows):
         ax.plot((left, left + columns), 2 * (top + edge,), color="white", linewidth=1)
     ax.add_patch(
@@ -134,7 +135,7 @@ def _matrix(
         )
         ax.add_patch(frame)
     place = (left + columns / 2, top - 0.15)
-    colour, _ = INK.get(name.rstrip("ᵀ"), ("black", ""))
+    colour = INK[role][0] if role else "black"
     ax.text(*place, _title(name, x), ha="center", va="bottom", color=colour)
 
 

@@ -8,7 +8,7 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from mha_lib.plots.maps import COLOURS
+from mha_lib.plots.maps import COLOURS, INK, signed
 
 __all__ = ["look_up", "strips", "vectors"]
 
@@ -20,6 +20,7 @@ def vectors(
     features: Sequence[str] | None = None,
     ax: Axes | None = None,
     title: str | None = None,
+    role: str | None = None,
 ) -> Axes:
     """Draw vectors as rows of coloured cells: blue is positive, red negative.
 
@@ -29,12 +30,14 @@ def vectors(
         features: E names of the entries; None numbers them.
         ax: where to draw; None makes a figure.
         title: what stands above.
+        role: "q", "k" or "v": positive numbers, and the title, have its colour.
 
     Returns:
         The axes.
 
     Raises:
         ValueError: rows that are not a table, or names of another number.
+        KeyError: another role.
 
     Example:
         >>> import matplotlib.pyplot as plt
@@ -55,7 +58,7 @@ def vectors(
     if ax is None:
         ax = plt.subplots(figsize=(1.2 + 0.8 * E, 0.6 + 0.33 * len(grid)))[1]
     most = np.abs(grid).max() or 1
-    ax.imshow(grid, cmap="RdBu", vmin=-1.6 * most, vmax=1.6 * most, aspect="auto")
+    ax.imshow(grid, cmap=signed(role), vmin=-most, vmax=most, aspect="auto")
     for (t, e), text in zip(np.ndindex(grid.shape), _alike(grid, 2)):
         ax.text(e, t, text, ha="center", va="center")
     ax.set_xticks(range(E), names)
@@ -65,7 +68,8 @@ def vectors(
         ax.axhline(edge, color="white", linewidth=2)
     for side in ax.spines.values():
         side.set_visible(False)
-    ax.set_title(title or "", fontsize=10)
+    ink = INK[role][0] if role else "black"
+    ax.set_title(title or "", fontsize=10, color=ink)
     return ax
 
 

@@ -22,7 +22,7 @@ TEX = re.compile(r"\\[(\[]|\\(?:frac|sqrt|operatorname)\b")
 CODE = ["pre", "code", "script"]
 TOKEN = re.compile(r'<span class="\w{1,2}">([^<]*)</span>')
 LEAST_ALT = 20
-CHECKS = "The assertions behind the text"
+CHECKS = "✓"
 ALSO_CHECKS = re.compile(rf"{CHECKS}|Code that is used below\b.*; and assertions")
 LESSONS = [path for path in book.lessons() if "assignments" not in path.parts]
 NOTEBOOKS = [path.relative_to(book.ROOT).with_suffix("") for path in book.notebooks()]
@@ -131,8 +131,12 @@ def test_every_fold_says_what_it_holds(page):
         assert words and "cell source" not in words
         shown = fold.find_previous_sibling("div")
         assert fold.find_next_sibling() is None, path  # what it shows comes first
-        if "assertions" in words:
+        if "assertions" in words or words.startswith(CHECKS):
             assert shown is None and "assert" in fold.get_text()
+        if words.startswith(CHECKS):
+            asserted = re.findall(r"\bassert(?:_\w+)?\b", fold.pre.get_text())
+            checks = "check" if len(asserted) == 1 else "checks"
+            assert words.partition(" (")[0] == f"{CHECKS} {len(asserted)} {checks}"
         # An opening's picture stands above, with its caption.
         above = fold.parent.find_previous_sibling()
         opens = above is not None and "opening" in (above.get("class") or ())

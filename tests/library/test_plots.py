@@ -434,3 +434,26 @@ def test_what_cannot_be_compared_is_named():
     for gaps in ({}, {"q": -1.0}):
         with pytest.raises(ValueError, match="differences ≥ 0"):
             plots.first_difference(gaps)
+
+
+@pytest.mark.parametrize("role", ["q", "k", "v"])
+def test_vectors_of_a_role_have_its_colour_and_ink(role):
+    ax = plots.vectors(torch.tensor([[1.0, 0, -1]]), ["cat"], title="t", role=role)
+    paper, red = matplotlib.colors.to_rgb("white"), (0.8, 0.4, 0.4)
+    most, none, least = ax.images[0].cmap([1.0, 0.5, 0.0])[:, :3]
+    wanted = [
+        1 - 0.6 * (1 - part)
+        for part in matplotlib.colors.to_rgb(plots.COLOURS[plots.ROLES[role]])
+    ]
+    assert most == pytest.approx(wanted, abs=0.02)
+    assert none == pytest.approx(paper, abs=0.02)
+    assert least == pytest.approx(red, abs=0.15)  # the same for all
+    assert ax.title.get_color() == plots.INK[role][0]
+
+
+def test_matrices_of_a_role_have_its_colour_and_all_others_blue():
+    x = torch.eye(3)
+    figure = plots.matrix_steps(x, x, x, ["the", "cat", "slept"], query=1)
+    maps = [image.cmap.name for image in figure.axes[0].images]
+    order = ["q", "k", None, None, "v", None]
+    assert maps == [f"signed {role}" for role in order]
