@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import nn
 
-from mha_lib.model import LanguageModel, Sizes, generate
+from mha_lib.model import LanguageModel, Sizes, __main__, generate
 from mha_lib.model.attentions import attend
 from mha_lib.model.files import put, read_tensors, write_tensors
-from mha_lib.model.kept import load_model, save_model
-from mha_lib.model.run import Run, evaluate
+from mha_lib.model.kept import KEPT, load_model, save_model
+from mha_lib.model.run import Run, Team, evaluate
 from mha_lib.model.text import UNKNOWN, Characters, load_tokenizer, read_text, windows
 from tests.model.small import SETTINGS, TEXT
 
@@ -150,3 +150,35 @@ def test_a_checkpoint_that_lacks_a_setting(tmp_path):
     write_tensors(tmp_path / "other" / made.path.name, tensors, words)
     with pytest.raises(ValueError, match="was not written by this program"):
         Run(SETTINGS, TEXT, tmp_path / "other")
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (["sample", "--prompt", ""], "sample: a prompt of one token at least"),
+        (["sample", "--new", "0"], "sample: a prompt of one token at least, and --new"),
+        (["look", "--text", "a"], "look: --text must be of two tokens at least"),
+    ],
+)
+def test_what_the_command_cannot_write_on_or_show(words, said, capsys):
+    with pytest.raises(SystemExit) as ended:
+        __main__.main([words[0], str(KEPT), *words[1:]])
+    assert ended.value.code == 2 and said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "error", [RuntimeError("odd"), ModuleNotFoundError("no", name="odd")]
+)
+def test_a_fault_of_our_own_keeps_its_traceback(error, monkeypatch):
+    def fault(_):
+        raise error
+
+    monkeypatch.setattr(__main__, "load_model", fault)
+    with pytest.raises(type(error), match=str(error)):
+        __main__.main(["sample", str(KEPT)])
+
+
+def test_a_batch_that_cannot_be_shared(tmp_path):
+    odd = replace(SETTINGS, plan=replace(SETTINGS.plan, batch=5))
+    with pytest.raises(ValueError, match="multiple of the 2 processes; got 5"):
+        Run(odd, TEXT, tmp_path, Team(size=2))
