@@ -305,9 +305,13 @@ MISTAKES = {
     ),
     "large-logits": (
         _way(of=lambda x: x.softmax(-1).log()),
-        "It is right for small logits alone: exp of a large one is infinite, or the "
-        "softmax of an unlikely token is rounded to 0 and ln 0 is -inf. log_softmax "
-        "takes both in one step.",
+        "It is right for small logits alone: the softmax of an unlikely token is "
+        "rounded to 0, and ln 0 is -inf. log_softmax takes both in one step.",
+    ),
+    "exp-of-large-logits": (
+        _way(of=lambda x: x - x.exp().sum(-1, keepdim=True).log()),
+        "It is right for small logits alone: exp of a large one is infinite. Subtract "
+        "the largest of each row first, as log_softmax does.",
     ),
     "loss-a-number": (
         _way(then=Tensor.item),

@@ -50,7 +50,7 @@ WRONG = [  # task, program, old, new, name
     ("next_token_loss", "nll", "F.log_softmax(logits, dim=-1)",
      "torch.log(F.softmax(logits, dim=-1))", "large-logits"),
     ("next_token_loss", "in_loops", "(x - largest).exp().sum().log() + largest",
-     "x.exp().sum().log()", "large-logits"),
+     "x.exp().sum().log()", "exp-of-large-logits"),
     ("next_token_loss", "one_hot", "/ counts.sum()", "/ counts.numel()",
      "loss-divided-by-all"),
     ("next_token_loss", "one_hot", "/ counts.sum()", "/ len(tokens)", "loss-by-rows"),
