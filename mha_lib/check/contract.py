@@ -13,7 +13,7 @@ from torch import Tensor
 
 from mha_lib.check.beside import RAN_WITH, REORDERED, RETURNED
 from mha_lib.check.catalogue import MASKS, WEIGHTED
-from mha_lib.check.failures import hint
+from mha_lib.check.failures import heads_in_front, hint
 from mha_lib.check.reference import Problem, compute, posed
 from mha_lib.check.search import TOLERANCE, matches
 from mha_lib.check.seen import Loading, Seen
@@ -207,6 +207,8 @@ def _fault(
 def _failure(outcome: dict, probe: dict) -> dict[str, object]:
     said = {key: outcome[key] for key in ("error", "line") if key in outcome}
     sizes = probe["sizes"] if outcome.get("raised_by") == "torch" else {}
+    advice = heads_in_front(said.get("error", ""), said.get("line", ""), sizes)
+    said |= {"advice": advice} if advice else {}
     return {"error": "it did not answer", "sizes": sizes, **said}
 
 

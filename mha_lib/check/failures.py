@@ -83,8 +83,9 @@ def hint(error: str, line: str, sizes: Mapping[str, int]) -> str:
         if re.search(pattern, error) and re.search(code, line):
             return said + words
     by_sizes = _heads_apart, _mask_without_heads, _axes_that_meet, _piece_of_a_token
-    by_sizes += _lost_axis, _entry_by_entry, _three_thirds
-    if re.search(r"[qk]\w*\[\w+\] ?(@|,) ?[qkv]\w*\[\w+\]", line):
+    by_sizes += heads_in_front, _lost_axis, _entry_by_entry, _three_thirds
+    of_pieces = re.search(r"[qk]\w*\[\w+\] ?(@|,) ?[qkv]\w*\[\w+\]", line)
+    if of_pieces and not _keeps_batch(error, sizes):
         return said + FIRST_AXIS
     return said + "".join(words(error, line, sizes) for words in by_sizes)
 
@@ -93,6 +94,12 @@ def _numbers(pattern: str, error: str) -> list[int]:
     """What the groups of a pattern found; [] where it does not fit."""
     found = re.search(pattern, error)
     return [*map(int, found.groups())] if found else []
+
+
+def _keeps_batch(error: str, sizes: Mapping[str, int]) -> bool:
+    """Whether q[0], of a tuple or a list, still has the batch as its first axis."""
+    met = _numbers(r"batch2 tensor to be: \[(\d+), \d+\] but got: ", error)
+    return met == [sizes.get("B")] != [sizes.get("H")]
 
 
 def _heads_apart(error: str, line: str, sizes: Mapping[str, int]) -> str:
@@ -123,6 +130,21 @@ def _mask_without_heads(error: str, line: str, sizes: Mapping[str, int]) -> str:
     )
 
 
+def heads_in_front(error: str, line: str, sizes: Mapping[str, int]) -> str:
+    """The heads of one tensor met the batch of another."""
+    pattern = r"a \((\d+)\) must match .* b \((\d+)\) at non-singleton dimension "
+    met = _numbers(pattern + ("0" if "mask" in line else "1"), error)
+    if "H" not in sizes or sizes["H"] == sizes["B"]:
+        return ""
+    if {*met} != {sizes["H"], sizes["B"]}:
+        return ""
+    return (
+        " The heads of one meet the batch of the other: does one lack its heads, or "
+        "stand they in front? torch.stack puts its new axis there; stack(…, dim=1) "
+        "puts it behind the batch."
+    )
+
+
 def _axes_that_meet(error: str, line: str, sizes: Mapping[str, int]) -> str:
     """The two axes of a product that have to be of one size."""
     batches = r"first two dimensions of batch2 tensor to be: \[\d+, (\d+)\] but got: "
@@ -132,6 +154,11 @@ def _axes_that_meet(error: str, line: str, sizes: Mapping[str, int]) -> str:
     said = " In a product the last axis of the left tensor meets the last but one of "
     if met[1] == sizes.get("T") and re.search(r"\bv\w* ?@", line):
         return said + "the right: weights (T, S) meet values (S, D), weights @ v."
+    if met == [sizes.get("S"), sizes.get("T")] and re.search(r"@ ?v", line):
+        return said + (
+            "the right: weights (T, S) meet values (S, D) in S, and the values have T "
+            "rows here: of which input are they made?"
+        )
     if met == [sizes.get("T"), sizes.get("S")]:
         return said + "the right: weights (T, S) meet values (S, D) in S."
     return said + "the right: should one be turned, with transpose(-2, -1)?"

@@ -50,6 +50,7 @@ from mha_lib.check.example import Example, difference
 from mha_lib.check.search import matches
 from mha_lib.check.seen import changed_inputs
 from mha_lib.check.tasks import TASKS, Task
+from mha_lib.check.together import pairs
 from mha_lib.check.words import Fact
 
 __all__ = ["BUILT_IN", "own_task", "register", "registered"]
@@ -59,6 +60,7 @@ BUILT_IN = set(TASKS)
 SEEDS = range(3)  # with each of them the cases have to tell the mistakes apart
 Draw = Callable[[torch.Generator], Mapping[str, dict]]
 Mistakes = Mapping[str, tuple[object, str]]
+Case = tuple[dict, dict, Tensor]  # a probe, what came back, what is right
 Words = Callable[[Tensor, Tensor, Mapping[str, object]], str]
 
 
@@ -129,6 +131,7 @@ def made(
     tolerance: float,
     axes: tuple[str, str] = ("", ""),
     words: Words | None = None,
+    seen: Callable[[Mapping], str] | None = None,
 ) -> Task:
     """The task as it is; nobody asks whether its cases tell its mistakes apart."""
     if not signature:
@@ -143,7 +146,7 @@ def made(
 
     wrong = {k: version for k, (version, _) in mistakes.items()}
     said = {k: sentence for k, (_, sentence) in mistakes.items()}
-    judged = partial(_conclude, name, reference, wrong, tolerance, words)
+    judged = partial(_conclude, name, reference, wrong, tolerance, words, seen)
     shown = {"axes": axes, "conclude": judged, "mistakes": said}
     return Task(name, title or name, signature, (), make, **shown)
 
@@ -231,6 +234,7 @@ def _conclude(
     mistakes: dict[str, object],
     tolerance: float,
     words: Words | None,
+    seen: Callable[[Mapping], str] | None,
     probes: list[dict],
     outcomes: list[dict],
 ) -> Diagnosis:
@@ -238,16 +242,15 @@ def _conclude(
 
     The first answer that is not right is an example.
     """
-    answers = beside.run(reference, probes)
     found = Diagnosis(name, "failed")
     holds = {"runs": all("error" not in x for x in outcomes)}
     changed = changed_inputs([*zip(probes, outcomes)])
     holds["inputs_unchanged"] = not changed
     if changed:
         found.unmet.append(Fact("inputs-changed", {"inputs": changed}))
-    for probe, theirs, ours in zip(probes, outcomes, answers):
-        right = ours["outputs"]["output"]
-        yours = theirs.get("outputs", {}).get("output")
+    cases = [*zip(probes, outcomes, map(_output, beside.run(reference, probes)))]
+    for probe, theirs, right in cases:
+        yours = _output(theirs)
         same = yours is not None and _same(yours, right, tolerance)
         holds[f"right: {probe['name']}"] = same
         if yours is None:
@@ -257,18 +260,20 @@ def _conclude(
             kind = "mask" if right.dtype == yours.dtype == torch.bool else "output"
             alike = yours.shape == right.shape
             told = words and alike and words(yours, right, probe["inputs"])
-            seen = (told,) if told else ()
-            seen = seen or _difference(yours, right)
-            found.example = Example(probe["name"], kind, yours, right, *seen)
+            shown = (told,) if told else _difference(yours, right)
+            found.example = Example(probe["name"], kind, yours, right, *shown)
     holds["right"] = all(holds.values())
     if holds["right"]:
         found.verdict = "right"
     elif any("outputs" in x for x in outcomes):
         found.verdict = "unknown"
-        _name(found, mistakes, tolerance, probes, outcomes)
-        others = (x for name, x in holds.items() if name.startswith("right: "))
-        if found.verdict == "unknown" and holds["runs"] and all(others):
+        wrong = [x for x in cases if not holds[f"right: {x[0]['name']}"]]
+        _name(found, mistakes, tolerance, cases, wrong)
+        if found.verdict == "unknown" and holds["runs"] and not wrong:
             found.verdict = "unmet"  # its answers are right, and an input is changed
+        elif found.verdict == "unknown" and seen and holds["runs"]:
+            every = {p["name"]: (p["inputs"], _output(x), y) for p, x, y in cases}
+            found.evidence += filter(None, [seen(every)])
     found.properties = holds if found.verdict != "failed" else {"runs": False}
     return found
 
@@ -277,25 +282,50 @@ def _name(
     found: Diagnosis,
     mistakes: dict[str, object],
     tolerance: float,
-    probes: list[dict],
-    outcomes: list[dict],
+    cases: list[Case],
+    wrong: list[Case],
 ) -> None:
-    """The mistake that gives every answer; all, where these cases tell none apart."""
-    names = list(mistakes)
-    for probe, outcome in zip(probes, outcomes):  # most of them fall at the first
-        names = [
-            name
-            for name in names
-            if _agree([outcome], beside.run(mistakes[name], [probe]), tolerance)
-        ]
-    if len(names) == 1:
-        found.verdict, found.mistakes = "named", names
-    elif names:
-        found.verdict, found.candidates = "ambiguous", [[name] for name in names]
-    if names:
-        count = sum("outputs" in x for x in outcomes)
-        values = {"count": count, "all": len(outcomes), "ways": len(names)}
+    """The mistake that gives every answer, else two together; all, if several do."""
+    left = {(name,): version for name, version in mistakes.items()}
+    for case in cases:  # most of them fall at the first
+        left = _that_fit(left, case, tolerance)
+    if not left and wrong:
+        probe, theirs, right = min(wrong, key=_size)
+        alone = {k: _output(*beside.run(x, [probe])) for k, x in mistakes.items()}
+        left = dict(pairs(mistakes, alone, _output(theirs), right))
+        for case in sorted(cases, key=_size):
+            left = _that_fit(left, case, tolerance)
+    if len(left) == 1:
+        (found.mistakes,) = map(list, left)
+        found.verdict = "named" if len(found.mistakes) == 1 else "stacked"
+    elif left:
+        found.verdict, found.candidates = "ambiguous", [*map(list, left)]
+    if left:
+        count = sum("outputs" in theirs for _, theirs, _ in cases)
+        values = {"count": count, "all": len(cases), "ways": len(left)}
+        values["mistakes"] = len(next(iter(left)))
         found.evidence.append(Fact("reproduced", values))
+
+
+def _that_fit(
+    versions: dict[tuple[str, ...], object], case: Case, tolerance: float
+) -> dict[tuple[str, ...], object]:
+    """Those that answer a case in the same way."""
+    probe, theirs, _ = case
+    return {
+        names: version
+        for names, version in versions.items()
+        if _agree([theirs], beside.run(version, [probe]), tolerance)
+    }
+
+
+def _size(case: Case) -> int:
+    """How many numbers come in."""
+    return sum(x.numel() for x in case[0]["inputs"].values() if isinstance(x, Tensor))
+
+
+def _output(outcome: dict) -> Tensor | None:
+    return outcome.get("outputs", {}).get("output")
 
 
 def _agree(some: list[dict], others: list[dict], tolerance: float) -> bool:

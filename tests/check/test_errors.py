@@ -333,3 +333,26 @@ def test_a_product_of_other_sizes_is_no_matter_of_heads_that_were_not_joined():
     assert said in hint(error.format(36, 5, 15), "", sizes)
     assert said not in hint(error.format(36, 7, 15), "", sizes)
     assert said not in hint(error.format(36, 5, 7), "", sizes)
+
+
+class NoClass:
+    """Whoever asks for its class gets an error."""
+
+    @property
+    def __class__(self):
+        raise RuntimeError("no class")
+
+    def __call__(self, q, k, v, mask=None):
+        return q
+
+
+class NoClassOfALayer(nn.Module):
+    __class__ = vars(NoClass)["__class__"]
+
+
+@pytest.mark.parametrize("task", [None, "attention", "mha", "split_heads", "generate"])
+@pytest.mark.parametrize("kind", [NoClass, NoClassOfALayer])
+def test_a_class_that_raises_is_a_sentence(kind, task):
+    found = diagnose(kind(), task)
+    assert found.verdict == "failed"
+    assert "its __class__ raises RuntimeError: no class" in found.error

@@ -37,8 +37,12 @@ def unwrapped(submission: object) -> object:
     """What torch.compile has wrapped; the module of a partial that knows its sizes.
 
     Raises:
-        Advice: such a module cannot be made.
+        Advice: such a module cannot be made, or its class is not told.
     """
+    try:
+        _ = submission.__class__  # which isinstance asks for, and may be theirs
+    except (Exception, SystemExit) as error:
+        raise Advice("no-class", error=failure(error)["error"]) from None
     for name in ("_orig_mod", "_torchdynamo_orig_callable"):
         inner = getattr(submission, name, None)
         submission = submission if inner is None else inner

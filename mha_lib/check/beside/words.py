@@ -52,6 +52,7 @@ ADVICE = {  # what to do, by the code of the error
     "not-made": "{name}({given}) could not be made: {error}",
     UNFINISHED: "{name} is not finished: {what}. Write that part, run its cell, then "
     "check again",
+    "no-class": "of what class yours is cannot be told: its __class__ raises {error}",
     "not-callable": "a function, a class or a module is required; got {got}",
     SQUARE_MASK: "causal_mask must take T and S; this one takes T alone",
     NO_MASK: "{name} takes no mask: add mask=None to its arguments and, where a mask "

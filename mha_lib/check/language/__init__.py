@@ -11,7 +11,7 @@ Where two wrong programs give the same numbers they are one name, whose sentence
 both: gradients that are clipped after the step and gradients that nobody clips, for
 instance. Its modules import in one direction::
 
-    loss ← step
+    factor ← loss ← step
     block ← block_mistakes
     block ← model ← model_mistakes
     generate ← generate_mistakes
@@ -105,7 +105,7 @@ VERSIONS: dict[str, dict[str, object]] = {
 def _task(name: str) -> Task:
     room, right, title, signature = SAID[name]
     said = {"title": title, "signature": signature, "mistakes": MISTAKES[name]}
-    said["words"] = room.words
+    said |= {"words": room.words, "seen": getattr(room, "seen", None)}
     tolerance = TOLERANCES.get(name, 0.0)
     return made(name, right, room.draw, room.call, **said, tolerance=tolerance)
 

@@ -43,19 +43,31 @@ class Block(nn.Module):
     def __init__(self, embed_dim: int, num_heads: int) -> None:
         super().__init__()
         E = embed_dim
-        self.norm1, self.norm2 = self.Norm(E), self.Norm(E)
+        self.norm1, self.norm2 = self.norms(E)
         self.attention = _Attention(E, num_heads)
         wide = self.times * E
         self.mlp = nn.Sequential(nn.Linear(E, wide), self.Act(), nn.Linear(wide, E))
 
-    def attend(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        """What the attention makes of x alone."""
-        return self.attention(x, x, x, mask)[0]
+    def norms(self, E: int) -> tuple[nn.Module, nn.Module]:
+        """One for each part."""
+        return self.Norm(E), self.Norm(E)
+
+    def attend(self, x: Tensor, mask: Tensor | None, **raw: Tensor) -> Tensor:
+        """What the attention makes of x; of ``raw`` where a role is given."""
+        q, k, v = (raw.get(role, x) for role in ("query", "key", "value"))
+        return self.attention(q, k, v, mask)[0]
+
+    def first(self, x: Tensor, mask: Tensor) -> Tensor:
+        """The sum with the attention, x + attention(norm1(x))."""
+        return x + self.attend(self.norm1(x), mask)
+
+    def second(self, x: Tensor) -> Tensor:
+        """The sum with the mlp, x + mlp(norm2(x))."""
+        return x + self.mlp(self.norm2(x))
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         """(B, T, E) → (B, T, E)."""
-        x = x + self.attend(self.norm1(x), mask)
-        return x + self.mlp(self.norm2(x))
+        return self.second(self.first(x, mask))
 
 
 def draw(generator: torch.Generator) -> dict[str, dict]:

@@ -66,33 +66,36 @@ def _both_sides(self, x, mask):
     return self.norm2(x + self.mlp(x))
 
 
-def _behind_mlp(self, x, mask):
-    x = x + self.attend(self.norm1(x), mask)
-    return x + self.norm2(self.mlp(x))
-
-
-def _no_first(self, x, mask):
-    x = self.attend(self.norm1(x), mask)
-    return x + self.mlp(self.norm2(x))
-
-
-def _no_second(self, x, mask):
-    x = x + self.attend(self.norm1(x), mask)
-    return self.mlp(self.norm2(x))
-
-
 def _no_residual(self, x, mask):
     return self.mlp(self.norm2(self.attend(self.norm1(x), mask)))
 
 
-def _residual_normed(first, second):
-    def forward(self, x, mask):
-        h = self.norm1(x)
-        x = (h if first else x) + self.attend(h, mask)
-        h = self.norm2(x)
-        return (h if second else x) + self.mlp(h)
+def _normed_first(self, x, mask):
+    h = self.norm1(x)
+    return h + self.attend(h, mask)
 
-    return _forward(forward)
+
+def _normed_second(self, x):
+    h = self.norm2(x)
+    return h + self.mlp(h)
+
+
+def _raw(*roles):
+    """Some of query, key and value are x as it came."""
+
+    def first(self, x, mask):
+        raw = dict.fromkeys(roles, x)
+        return x + self.attend(self.norm1(x), mask, **raw)
+
+    return _with(first=first)
+
+
+def _first_norm(norm):
+    return _with(first=lambda self, x, mask: x + self.attend(norm(self, x), mask))
+
+
+def _second_norm(norm):
+    return _with(second=lambda self, x: x + self.mlp(norm(self, x)))
 
 
 def _from_the_start(self, x, mask):
@@ -110,31 +113,9 @@ def _norms(first, second):
     return _forward(forward)
 
 
-def _query_alone(self, x, mask):
-    x = x + self.attention(self.norm1(x), x, x, mask)[0]
-    return x + self.mlp(self.norm2(x))
-
-
-def _of_normed(self, x, mask):
-    x = x + self.attend(self.norm1(x), mask)
-    return x + self.mlp(self.norm2(self.norm1(x)))
-
-
 def _of_first_copy(self, x, mask):
     h = self.norm1(x)
     return x + self.attend(h, mask) + self.mlp(self.norm2(h))
-
-
-class _OneNorm(Block):
-    def __init__(self, embed_dim, num_heads):
-        super().__init__(embed_dim, num_heads)
-        self.norm2 = self.norm1
-
-
-def _value_raw(self, x, mask):
-    h = self.norm1(x)
-    x = x + self.attention(h, h, x, mask)[0]
-    return x + self.mlp(self.norm2(x))
 
 
 def _parallel(self, x, mask):
@@ -161,24 +142,19 @@ def _chained(self, x, mask):
     return x + self.mlp(self.norm2(self.attend(self.norm1(x), mask)))
 
 
-def _first_alone(self, x, mask):
-    return x + self.attend(self.norm1(x), mask)
-
-
-def _second_alone(self, x, mask):
-    return x + self.mlp(self.norm2(x))
-
-
 def _mlp_first(self, x, mask):
     x = x + self.mlp(self.norm2(x))
     return x + self.attend(self.norm1(x), mask)
 
 
 def _masked(change):
-    return _forward(lambda self, x, mask: Block.forward(self, x, change(mask)))
+    def attend(self, x, mask, **raw):
+        return Block.attend(self, x, change(mask), **raw)
+
+    return _with(attend=attend)
 
 
-MISTAKES = {
+MISTAKES = {  # norms by hand come last: they are tried alone, in no pair
     "post-norm": (
         _forward(_post),
         "The norms stand behind the sums, norm(x + part(x)); a pre-norm block has "
@@ -195,16 +171,16 @@ MISTAKES = {
         "sum of the mlp: each belongs in front of its part alone, x + part(norm(x)).",
     ),
     "norm-behind-mlp": (
-        _forward(_behind_mlp),
+        _with(second=lambda self, x: x + self.norm2(self.mlp(x))),
         "norm2 is taken of what the mlp returns; it belongs in front: x + "
         "mlp(norm2(x)).",
     ),
     "no-residual-attention": (
-        _forward(_no_first),
+        _with(first=lambda self, x, mask: self.attend(self.norm1(x), mask)),
         "The attention replaces x: the first residual is missing, x + attention(…).",
     ),
     "no-residual-mlp": (
-        _forward(_no_second),
+        _with(second=lambda self, x: self.mlp(self.norm2(x))),
         "The mlp replaces x: the second residual is missing, x + mlp(…).",
     ),
     "no-residuals": (
@@ -212,15 +188,15 @@ MISTAKES = {
         "Both residuals are missing: each part has to be added to x.",
     ),
     "residual-normed-attention": (
-        _residual_normed(True, False),
+        _with(first=_normed_first),
         "The attention is added to norm1(x); it has to be added to x itself.",
     ),
     "residual-normed-mlp": (
-        _residual_normed(False, True),
+        _with(second=_normed_second),
         "The mlp is added to norm2(x); it has to be added to x itself.",
     ),
     "residuals-normed": (
-        _residual_normed(True, True),
+        _with(first=_normed_first, second=_normed_second),
         "Both parts are added to the normalised copy; each has to be added to x "
         "itself.",
     ),
@@ -230,11 +206,11 @@ MISTAKES = {
         "added is lost: add it to the x after the attention.",
     ),
     "no-norm-attention": (
-        _norms(None, "norm2"),
+        _first_norm(lambda self, x: x),
         "The attention reads x without a norm: it has to read norm1(x).",
     ),
     "no-norm-mlp": (
-        _norms("norm1", None),
+        _second_norm(lambda self, x: x),
         "The mlp reads x without a norm: it has to read norm2(x).",
     ),
     "no-norms": (
@@ -247,15 +223,15 @@ MISTAKES = {
         "in front of the mlp.",
     ),
     "norm1-twice": (
-        _norms("norm1", "norm1"),
+        _second_norm(lambda self, x: self.norm1(x)),
         "norm1 is used for both parts: the mlp has norm2.",
     ),
     "norm2-twice": (
-        _norms("norm2", "norm2"),
+        _first_norm(lambda self, x: self.norm2(x)),
         "norm2 is used for both parts: the attention has norm1.",
     ),
     "norm2-of-norm1": (
-        _forward(_of_normed),
+        _second_norm(lambda self, x: self.norm2(self.norm1(x))),
         "The mlp reads norm2(norm1(x)); it has to read norm2(x).",
     ),
     "norm2-of-first-copy": (
@@ -264,16 +240,24 @@ MISTAKES = {
         "taken of the x to which the attention was added.",
     ),
     "one-norm-for-both": (
-        _OneNorm,
+        _with(norms=lambda self, E: [self.Norm(E)] * 2),
         "norm1 and norm2 are one and the same norm, with the same numbers; each is a "
         "LayerNorm of its own.",
     ),
     "query-alone-normed": (
-        _forward(_query_alone),
+        _raw("key", "value"),
         "The query is normalised, key and value are not: all three are norm1(x).",
     ),
+    "query-not-normed": (
+        _raw("query"),
+        "The query is not normalised: query, key and value are all norm1(x).",
+    ),
+    "key-not-normed": (
+        _raw("key"),
+        "The keys are not normalised: query, key and value are all norm1(x).",
+    ),
     "value-not-normed": (
-        _forward(_value_raw),
+        _raw("value"),
         "The values are not normalised: query, key and value are all norm1(x).",
     ),
     "parallel": (
@@ -300,8 +284,8 @@ MISTAKES = {
         _forward(_chained),
         "There is one residual around both parts; each part has one of its own.",
     ),
-    "no-mlp": (_forward(_first_alone), "The mlp is missing."),
-    "no-attention": (_forward(_second_alone), "The attention is missing."),
+    "no-mlp": (_with(second=lambda self, x: x), "The mlp is missing."),
+    "no-attention": (_with(first=lambda self, x, mask: x), "The attention is missing."),
     "mlp-first": (
         _forward(_mlp_first),
         "The mlp comes first; the attention has to.",
@@ -317,6 +301,34 @@ MISTAKES = {
     "block-mask-turned": (
         _masked(lambda mask: mask.mT),
         "The mask is transposed: rows are queries, columns are keys.",
+    ),
+    "norm-rms": (
+        _with(Norm=nn.RMSNorm),
+        "The norms are RMSNorms, which neither subtract the mean nor have a bias; the "
+        "task asks for LayerNorms.",
+    ),
+    "norm-without-bias": (
+        _with(Norm=partial(nn.LayerNorm, bias=False)),
+        "The norms have no bias: after the division each feature is multiplied by one "
+        "number, and another is added.",
+    ),
+    "mlp-of-e": (
+        _with(times=1),
+        "The mlp is E wide between its two layers; the task asks for 4E.",
+    ),
+    "mlp-of-2e": (
+        _with(times=2),
+        "The mlp is 2E wide between its two layers; the task asks for 4E.",
+    ),
+    "relu": (_with(Act=nn.ReLU), "The mlp has a ReLU; the task asks for GELU."),
+    "silu": (_with(Act=nn.SiLU), "The mlp has a SiLU; the task asks for GELU."),
+    "gelu-tanh": (
+        _with(Act=partial(nn.GELU, approximate="tanh")),
+        "The GELU is the approximation by tanh; the task asks for nn.GELU() as it is.",
+    ),
+    "no-activation": (
+        _with(Act=nn.Identity),
+        "There is nothing between the two linear layers of the mlp: GELU is missing.",
     ),
     "norm-without-eps": (
         _norm(lambda x, variance, _: x / variance.sqrt()),
@@ -359,33 +371,5 @@ MISTAKES = {
         _with(Norm=type("Norm", (_Norm,), {"forward": _plain_norm})),
         "The norm does not use its weight and bias: after the division each feature "
         "is multiplied by one number and another is added.",
-    ),
-    "norm-rms": (
-        _with(Norm=nn.RMSNorm),
-        "The norms are RMSNorms, which neither subtract the mean nor have a bias; the "
-        "task asks for LayerNorms.",
-    ),
-    "norm-without-bias": (
-        _with(Norm=partial(nn.LayerNorm, bias=False)),
-        "The norms have no bias: after the division each feature is multiplied by one "
-        "number, and another is added.",
-    ),
-    "mlp-of-e": (
-        _with(times=1),
-        "The mlp is E wide between its two layers; the task asks for 4E.",
-    ),
-    "mlp-of-2e": (
-        _with(times=2),
-        "The mlp is 2E wide between its two layers; the task asks for 4E.",
-    ),
-    "relu": (_with(Act=nn.ReLU), "The mlp has a ReLU; the task asks for GELU."),
-    "silu": (_with(Act=nn.SiLU), "The mlp has a SiLU; the task asks for GELU."),
-    "gelu-tanh": (
-        _with(Act=partial(nn.GELU, approximate="tanh")),
-        "The GELU is the approximation by tanh; the task asks for nn.GELU() as it is.",
-    ),
-    "no-activation": (
-        _with(Act=nn.Identity),
-        "There is nothing between the two linear layers of the mlp: GELU is missing.",
     ),
 }

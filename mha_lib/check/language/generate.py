@@ -66,7 +66,7 @@ def written(model, tokens, new, context, temperature=1.0, top_k=None, **other):
         for _ in range(new + other.get("more", 0)):
             logits = model(other.get("cut", _last)(tokens, context))
             logits = other.get("place", _at_last)(logits)
-            drawn = other.get("draw", next_token)(logits, temperature, top_k)
+            drawn = next_token(logits, temperature, top_k, **other)
             pair = [tokens, drawn]
             tokens = torch.cat(pair[::-1] if other.get("front") else pair, dim=1)
     if other.get("restores", True):
@@ -95,10 +95,19 @@ def only_top(logits, top_k, largest=True):
     return logits.masked_fill(out, float("-inf"))
 
 
-def next_token(logits, temperature, top_k):
-    """(B, W) → (B, 1), drawn from softmax(logits / temperature)."""
-    p = (only_top(logits, top_k) / temperature).softmax(-1)
-    return torch.multinomial(p, 1)
+def next_token(logits, temperature, top_k, **other):
+    """(B, W) → (B, 1), drawn from softmax(logits / temperature) of the largest."""
+    logits = other.get("heat", torch.div)(logits, temperature)
+    kept = other.get("top", only_top)(logits, top_k)
+    return other.get("pick", _one_each)(other.get("weigh", _softmax)(kept))
+
+
+def _softmax(logits):
+    return logits.softmax(-1)
+
+
+def _one_each(weights):
+    return torch.multinomial(weights, 1)
 
 
 def draw(generator: torch.Generator) -> dict[str, dict]:

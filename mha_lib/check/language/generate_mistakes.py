@@ -4,85 +4,39 @@ from collections.abc import Callable
 from functools import partial
 
 import torch
+from torch import Tensor
 
-from mha_lib.check.language.generate import next_token, only_top, written
+from mha_lib.check.language.generate import only_top, written
 
 __all__ = ["FAIL", "MISTAKES"]
 
 
-def _with(**other) -> Callable:
+def _with(**other) -> partial:
     """A `generate` that does something otherwise."""
-
-    def generate(*given, **options):
-        return written(*given, **options, **other)
-
-    return generate
+    return partial(written, **other)
 
 
-def _sampled(weights):
-    """Draw with the weights that come of logits, temperature and top-k."""
-    return _with(
-        draw=lambda logits, temperature, top_k: torch.multinomial(
-            weights(logits, temperature, top_k), 1
-        )
-    )
+def _top(kept: Callable) -> partial:
+    """Another choice of logits, where there is a k."""
+    return _with(top=lambda x, k: x if k is None else kept(x, k))
 
 
-def _without_softmax(logits, temperature, top_k):
-    return only_top(logits, top_k).clamp(min=0) / temperature
+def _below_out(edge: Callable) -> partial:
+    """What lies below another limit than the k-th largest of each row goes."""
+    return _top(lambda x, k: x.masked_fill(x < edge(x, k), float("-inf")))
 
 
-def _softmax_of_rows(logits, temperature, top_k):
-    return (only_top(logits, top_k) / temperature).softmax(0).nan_to_num() + 1e-9
+def _zeros(x, k):
+    kept = only_top(x, k)
+    return kept.masked_fill(kept == float("-inf"), 0.0)
 
 
-def _twice(logits, temperature, top_k):
-    return (only_top(logits, top_k) / temperature).softmax(-1).softmax(-1)
+def _edge(x, k):
+    return x.topk(k).values[:, -1:]
 
 
-def _place_in_list(logits, temperature, top_k):
-    if top_k is None:
-        return next_token(logits, temperature, top_k)
-    few = logits.topk(top_k).values
-    return torch.multinomial((few / temperature).softmax(-1), 1)
-
-
-def _zeros(logits, temperature, top_k):
-    kept = only_top(logits, top_k)
-    kept = kept.masked_fill(kept == float("-inf"), 0.0)
-    return (kept / temperature).softmax(-1)
-
-
-def _one_for_all(logits, temperature, top_k):
-    return next_token(logits[:1], temperature, top_k).expand(len(logits), 1)
-
-
-def _out(logits, top_k):
-    if top_k is None:
-        return logits
-    return logits.scatter(-1, logits.topk(top_k).indices, float("-inf"))
-
-
-def _of_all_rows(logits, top_k):
-    if top_k is None:
-        return logits
-    edge = logits.topk(top_k).values.min()
-    return logits.masked_fill(logits < edge, float("-inf"))
-
-
-def _one_more(logits, top_k):
-    return only_top(logits, None if top_k is None else top_k + 1)
-
-
-def _one_less(logits, top_k):
-    if top_k is None:
-        return logits
-    edge = logits.topk(top_k).values[:, -1:]
-    return logits.masked_fill(logits <= edge, float("-inf"))
-
-
-def _raw(logits, temperature, top_k):
-    return only_top(logits / temperature, top_k)
+def _first_words(x, k):
+    return x.masked_fill(torch.arange(x.shape[-1]) >= k, float("-inf"))
 
 
 def _prompt_alone(model, tokens, new, context, *options, **more):
@@ -91,100 +45,97 @@ def _prompt_alone(model, tokens, new, context, *options, **more):
     return torch.cat([tokens, *drawn], dim=1)
 
 
-def _in_place(logits, temperature, top_k):
-    logits /= temperature
-    return next_token(logits, 1.0, top_k)
-
-
-def _above_out(logits, top_k):
-    if top_k is None:
-        return logits
-    edge = logits.topk(top_k).values[:, -1:]
-    return logits.masked_fill(logits > edge, float("-inf"))
-
-
 MISTAKES = {
     "no-softmax-in-draw": (
-        _sampled(_without_softmax),
+        _with(weigh=lambda x: x.clamp(min=0)),
         "The draws are made with the logits themselves as weights: a softmax turns "
         "them into probabilities first.",
     ),
     "logits-drawn": (
-        _sampled(_raw),
+        _with(weigh=lambda x: x),
         "The logits themselves go to torch.multinomial, which takes no number below 0: "
         "a softmax turns them into probabilities first.",
     ),
     "draw-softmax-twice": (
-        _sampled(_twice),
+        _with(weigh=lambda x: x.softmax(-1).softmax(-1)),
         "The softmax is taken twice: its second run makes all tokens nearly alike.",
     ),
     "softmax-over-rows": (
-        _sampled(_softmax_of_rows),
+        _with(weigh=lambda x: x.softmax(0).nan_to_num() + 1e-9),
         "The softmax runs over the batch; it has to run over the words, dim=-1.",
     ),
     "temperature-multiplied": (
-        _sampled(lambda x, t, k: (only_top(x, k) * t).softmax(-1)),
+        _with(heat=torch.mul),
         "The logits are multiplied by the temperature; they have to be divided by it, "
         "so that a low one makes the likely likelier.",
     ),
     "temperature-ignored": (
-        _sampled(lambda x, t, k: only_top(x, k).softmax(-1)),
+        _with(heat=lambda x, temperature: x),
         "The temperature has no effect: it is not used, or p is divided by it after "
         "the softmax, where it cancels. It belongs under the logits.",
     ),
     "top-k-smallest": (
-        _sampled(lambda x, t, k: (only_top(x, k, False) / t).softmax(-1)),
+        _top(lambda x, k: only_top(x, k, False)),
         "top-k keeps the unlikeliest tokens; the k largest logits have to stay.",
     ),
     "top-k-ignored": (
-        _sampled(lambda x, t, k: (x / t).softmax(-1)),
+        _top(lambda x, k: x),
         "top_k has no effect: all tokens but the k likeliest need the probability 0.",
     ),
     "top-k-place": (
-        _with(draw=_place_in_list),
+        _top(lambda x, k: x.topk(k).values),
         "With top_k the place in the list of the k likeliest is returned as if it were "
         "a token: look up topk(…).indices there.",
     ),
+    "top-k-first-words": (
+        _top(_first_words),
+        "top-k keeps the first k words of the vocabulary, whatever their logits are; "
+        "the k largest logits of each row have to stay.",
+    ),
     "top-k-zeros": (
-        _sampled(_zeros),
+        _top(_zeros),
         "The logits that top-k leaves out are set to 0, which is a logit like others; "
         "-inf gives the probability 0.",
     ),
     "top-k-out": (
-        _sampled(lambda x, t, k: (_out(x, k) / t).softmax(-1)),
+        _top(lambda x, k: x.scatter(-1, x.topk(k).indices, float("-inf"))),
         "top-k removes the k likeliest tokens and keeps the others; it is the other "
         "way round.",
     ),
     "top-k-above-out": (
-        _sampled(lambda x, t, k: (_above_out(x, k) / t).softmax(-1)),
+        _top(lambda x, k: x.masked_fill(x > _edge(x, k), float("-inf"))),
         "top-k removes the tokens above the k-th likeliest; those below it have to go: "
         "is a `<` turned round?",
     ),
     "top-k-of-all-rows": (
-        _sampled(lambda x, t, k: (_of_all_rows(x, k) / t).softmax(-1)),
+        _below_out(lambda x, k: x.topk(k).values.min()),
         "One limit is used for all rows of the batch; each row has a k-th largest "
         "logit of its own, (B, 1).",
     ),
     "top-k-one-more": (
-        _sampled(lambda x, t, k: (_one_more(x, k) / t).softmax(-1)),
+        _below_out(lambda x, k: _edge(x, k + 1)),
         "top-k keeps one token too many: the limit is the k-th largest logit.",
     ),
     "top-k-one-less": (
-        _sampled(lambda x, t, k: (_one_less(x, k) / t).softmax(-1)),
+        _top(lambda x, k: x.masked_fill(x <= _edge(x, k), float("-inf"))),
         "top-k removes the k-th likeliest token, too (with k = 1 every one): is there "
         "a `<=` where `<` is meant?",
     ),
     "argmax-always": (
-        _with(draw=lambda x, t, k: x.argmax(-1, keepdim=True)),
+        _with(pick=lambda weights: weights.argmax(-1, keepdim=True)),
         "The likeliest token is always taken; it has to be drawn, with "
         "torch.multinomial of the probabilities.",
     ),
     "drawn-alike": (
-        _sampled(lambda x, t, k: torch.ones_like(x)),
+        _with(weigh=torch.ones_like),
         "All tokens are equally likely, whatever the logits say.",
     ),
     "one-draw-for-all": (
-        _with(draw=_one_for_all),
+        _with(
+            pick=lambda weights: torch.multinomial(weights[:1], 1).expand(
+                len(weights), 1
+            )
+        ),
         "One token is drawn for all rows of the batch; each has to be drawn by itself.",
     ),
     "first-place": (
@@ -211,6 +162,10 @@ MISTAKES = {
         _with(cut=lambda tokens, context: tokens[:, :context]),
         "Of a long text the model reads the beginning; it has to read the last "
         "`context` tokens.",
+    ),
+    "context-one-long": (
+        _with(cut=lambda tokens, context: tokens[:, -context - 1 :]),
+        "Of a long text the model reads one token more than the context holds.",
     ),
     "context-one-short": (
         _with(cut=lambda tokens, context: tokens[:, -max(1, context - 1) :]),
@@ -256,7 +211,7 @@ MISTAKES = {
         "back with model.train(before).",
     ),
     "logits-changed": (
-        _with(draw=_in_place),
+        _with(heat=Tensor.div_),
         "The logits that the model returned are changed in place (/=, or x[…] = …): "
         "they are the model's, which may use them again. Make a new tensor.",
     ),

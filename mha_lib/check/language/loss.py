@@ -1,12 +1,16 @@
 """Next-token cross-entropy: right, wrong, and the cases that tell them apart."""
 
+from collections.abc import Mapping
+from functools import partial
+
 import torch
 from torch import Tensor
 
 from mha_lib.check.digits import apart
 from mha_lib.check.example import largest
+from mha_lib.check.language.factor import told
 
-__all__ = ["MISTAKES", "call", "draw", "next_token_loss", "words"]
+__all__ = ["MISTAKES", "call", "draw", "next_token_loss", "seen", "words"]
 
 
 def next_token_loss(logits: Tensor, tokens: Tensor, padding: int = 0) -> Tensor:
@@ -25,13 +29,39 @@ def next_token_loss(logits: Tensor, tokens: Tensor, padding: int = 0) -> Tensor:
         >>> next_token_loss(logits, torch.tensor([[1, 1, 0]]))  # ln 2; padding is left
         tensor(0.6931)
     """
-    return -_gathered(logits.log_softmax(-1), tokens[:, 1:], padding).mean()
+    return _cost(logits, tokens, padding)
 
 
-def _gathered(of: Tensor, targets: Tensor, padding: int | None) -> Tensor:
-    """The numbers of the targets that count, in one row."""
-    picked = of.gather(-1, targets[..., None])[..., 0]
-    return picked if padding is None else picked[targets != padding]
+WHOLE = (0, 0, 1, 0)  # all T logits, and the tokens from the second one on
+
+
+def _cost(logits, tokens, padding=0, *, cut=WHOLE, **other):
+    """The loss, of which ``other`` ways do a part, by name.
+
+    ``cut`` says where logits and tokens begin and end; ends count from the end.
+    """
+    first, last, begin, end = cut
+    logp = other.get("of", _log_softmax)(logits[:, first : logits.shape[1] - last])
+    some = slice(begin, tokens.shape[1] - end)
+    counts = other.get("counts", torch.ne)(tokens, padding)[:, some]
+    targets = tokens[:, some]
+    if other.get("turned"):
+        counts, targets = (x.mT.reshape(x.shape) for x in (counts, targets))
+    costs = -logp.gather(-1, targets[..., None])[..., 0]
+    loss = other.get("total", _mean)(torch.where(counts, costs, 0.0), counts)
+    return other.get("then", _itself)(loss)
+
+
+def _log_softmax(logits):
+    return logits.log_softmax(-1)
+
+
+def _mean(costs, counts):
+    return costs[counts].mean()
+
+
+def _itself(loss):
+    return loss
 
 
 def draw(generator: torch.Generator) -> dict[str, dict]:
@@ -143,186 +173,158 @@ def words(yours: Tensor, right: Tensor, inputs: dict) -> str:
     )
 
 
-def _aligned(first: int, last: int, begin: int, end: int):
-    """Logits and targets, each cut otherwise; the ends count from the end."""
-
-    def loss(logits, tokens, padding=0):
-        T = logits.shape[1]
-        cut = logits[:, first : T - last].log_softmax(-1)
-        return -_gathered(cut, tokens[:, begin : T + 1 - end], padding).mean()
-
-    return loss
-
-
-def _of(change):
-    """The mean of what ``change`` makes of logits instead of ln p."""
-
-    def loss(logits, tokens, padding=0):
-        return -_gathered(change(logits), tokens[:, 1:], padding).mean()
-
-    return loss
+def seen(cases: Mapping[str, tuple[dict, Tensor, Tensor]]) -> str:
+    """Whether one factor is all that is wrong: of inputs, answers and right ones."""
+    plain = [x for x in cases.values() if not x[0]["gradient"] and not x[0]["double"]]
+    if any(yours.numel() != 1 for _, yours, _ in plain):
+        return ""
+    losses = ([x[n].item() for x in plain] for n in (1, 2))
+    shapes = [inputs["logits"].shape for inputs, *_ in plain]
+    return told(*losses, {"B": [x[0] for x in shapes], "T": [x[1] for x in shapes]})
 
 
-def _added(total):
-    """What ``total`` makes of the costs (B, T), 0 at padding, and of what counts."""
-
-    def loss(logits, tokens, padding=0):
-        targets = tokens[:, 1:]
-        costs = -_gathered(logits.log_softmax(-1), targets, None)
-        counts = targets != padding
-        return total(torch.where(counts, costs, 0.0), counts)
-
-    return loss
+def _way(**other) -> partial:
+    """A loss of which some parts are made otherwise."""
+    return partial(_cost, **other)
 
 
-def _mixed(logits, tokens, padding=0):
-    flat = logits.log_softmax(-1).flatten(0, 1)
-    return -_gathered(flat, tokens[:, 1:].T.flatten(), padding).mean()
+def _read(tokens, padding):
+    return (tokens != padding).roll(1, dims=1)
 
 
-def _padded(logits, tokens, padding=0):
-    return -_gathered(logits.log_softmax(-1), tokens[:, 1:], None).mean()
-
-
-def _read(logits, tokens, padding=0):
-    return -_gathered(
-        logits.log_softmax(-1)[tokens[:, :-1] != padding],
-        tokens[:, 1:][tokens[:, :-1] != padding],
-        None,
-    ).mean()
-
-
-def _up_to_padding(logits, tokens, padding=0):
-    targets = tokens[:, 1:]
-    counts = (targets != padding).long().cumprod(1).bool()
-    return -_gathered(logits.log_softmax(-1), targets, None)[counts].mean()
-
-
-def _always_0(logits, tokens, padding=0):
-    return next_token_loss(logits, tokens, 0)
+def _up_to_padding(tokens, padding):
+    counts = tokens != padding
+    counts[:, 0] = True
+    return counts.long().cumprod(1).bool()
 
 
 MISTAKES = {
     "loss-not-shifted": (
-        _aligned(0, 0, 0, 1),
+        _way(cut=(0, 0, 0, 1)),
         "The loss is not shifted: the logits at place t are compared with token t, "
         "which the model has just read. Token t + 1 is the answer.",
     ),
     "loss-shifted-back": (
-        _aligned(1, 0, 1, 1),
+        _way(cut=(1, 0, 1, 1)),
         "The logits are cut instead of the tokens: those after place t are compared "
         "with token t, which the model has just read.",
     ),
     "loss-shifted-twice": (
-        _aligned(0, 1, 2, 0),
+        _way(cut=(0, 1, 2, 0)),
         "The loss is shifted by one too many: the logits at place t are compared with "
         "token t + 2.",
     ),
     "loss-last-left-out": (
-        _aligned(0, 1, 1, 1),
+        _way(cut=(0, 1, 1, 1)),
         "The last prediction of each row is left out: all T places predict, and the "
         "last of them is compared with the last token.",
     ),
     "loss-first-left-out": (
-        _aligned(1, 0, 2, 0),
+        _way(cut=(1, 0, 2, 0)),
         "The first prediction of each row is left out: place 0 predicts token 1.",
     ),
     "loss-last-only": (
-        _aligned(-1, 0, -1, 0),
+        _way(cut=(-1, 0, -1, 0)),
         "The last place alone counts; every place predicts a token.",
     ),
     "loss-summed": (
-        _added(lambda costs, counts: costs.sum()),
+        _way(total=lambda costs, counts: costs.sum()),
         "The costs are added up; their mean is asked for.",
     ),
     "loss-mean-of-rows": (
-        _added(lambda costs, counts: (costs.sum(1) / counts.sum(1)).mean()),
+        _way(total=lambda costs, counts: (costs.sum(1) / counts.sum(1)).mean()),
         "The mean of each row is taken first, and then that of the rows: a short row "
         "counts as much as a long one. Every token to predict counts the same.",
     ),
     "loss-mean-of-rows-with-words": (
-        _added(
-            lambda costs, counts: (costs.sum(1) / counts.sum(1).clamp(min=1)).mean()
+        _way(
+            total=lambda costs, counts: (
+                costs.sum(1) / counts.sum(1).clamp(min=1)
+            ).mean()
         ),
         "The mean of each row is taken first, with 0 for a row of padding alone, and "
         "then that of the rows: a short row counts as much as a long one. Every token "
         "to predict counts the same.",
     ),
     "loss-by-rows": (
-        _added(lambda costs, counts: costs.sum() / len(costs)),
+        _way(total=lambda costs, counts: costs.sum() / len(costs)),
         "The costs are added up and divided by the number of rows, not by the number "
         "of tokens to predict.",
     ),
     "loss-divided-by-all": (
-        _added(lambda costs, counts: costs.mean()),
+        _way(total=lambda costs, counts: costs.mean()),
         "Padding costs nothing, but it is counted in the number that the sum is "
         "divided by.",
     ),
     "padding-counted": (
-        _padded,
+        _way(counts=lambda tokens, padding: torch.ones_like(tokens).bool()),
         "Padding is predicted, too: its places do not count.",
     ),
     "padding-of-what-was-read": (
-        _read,
+        _way(counts=_read),
         "A place is left out where the token that was read, tokens[:, t], is padding; "
         "it has to be left out where the one to predict is, tokens[:, t + 1].",
     ),
     "loss-up-to-padding": (
-        _up_to_padding,
+        _way(counts=_up_to_padding),
         "Behind the first padding of a row nothing counts any more; each token that is "
         "not padding counts, wherever it stands.",
     ),
     "padding-always-0": (
-        _always_0,
+        _way(counts=lambda tokens, padding: tokens != 0),
         "Token 0 is left out whatever `padding` says: use the argument.",
     ),
     "softmax-twice-in-loss": (
-        _of(lambda x: x.softmax(-1).log_softmax(-1)),
+        _way(of=lambda x: x.softmax(-1).log_softmax(-1)),
         "The softmax is taken twice: what goes into cross_entropy has to be logits.",
     ),
     "softmax-over-places": (
-        _of(lambda x: x.log_softmax(1)),
+        _way(of=lambda x: x.log_softmax(1)),
         "The softmax runs over the places; it has to run over the words, dim=-1.",
     ),
     "no-softmax-in-loss": (
-        _of(lambda x: x),
+        _way(of=lambda x: x),
         "There is no softmax: the logits themselves are taken for ln p, as nll_loss "
         "does.",
     ),
     "no-logarithm": (
-        _of(lambda x: x.softmax(-1)),
+        _way(of=lambda x: x.softmax(-1)),
         "There is no logarithm: the mean of p is taken; that of ln p is asked for.",
     ),
     "loss-sign": (
-        lambda *x, **more: -next_token_loss(*x, **more),
+        _way(then=torch.neg),
         "The sign is wrong: this is the mean of ln p, and the loss is minus that.",
     ),
     "perplexity": (
-        lambda *x, **more: next_token_loss(*x, **more).exp(),
+        _way(then=torch.exp),
         "This is the perplexity, exp(loss); the loss itself is asked for.",
     ),
     "bits": (
-        lambda *x, **more: next_token_loss(*x, **more) / 0.6931471805599453,
+        _way(then=lambda loss: loss / 0.6931471805599453),
         "This is in bits, a logarithm of base 2; nats are asked for.",
     ),
     "large-logits": (
-        _of(lambda x: x.softmax(-1).log()),
-        "It is right for small logits alone: exp of a large one is infinite, or the "
-        "softmax of an unlikely token is rounded to 0 and ln 0 is -inf. log_softmax "
-        "takes both in one step.",
+        _way(of=lambda x: x.softmax(-1).log()),
+        "It is right for small logits alone: the softmax of an unlikely token is "
+        "rounded to 0, and ln 0 is -inf. log_softmax takes both in one step.",
+    ),
+    "exp-of-large-logits": (
+        _way(of=lambda x: x - x.exp().sum(-1, keepdim=True).log()),
+        "It is right for small logits alone: exp of a large one is infinite. Subtract "
+        "the largest of each row first, as log_softmax does.",
     ),
     "loss-a-number": (
-        lambda *x, **more: next_token_loss(*x, **more).item(),
+        _way(then=Tensor.item),
         "The loss comes back as a plain number (.item(), float(…)), through which no "
         "gradient flows: return the tensor.",
     ),
     "loss-detached": (
-        lambda *x, **more: next_token_loss(*x, **more).detach(),
+        _way(then=Tensor.detach),
         "The number is right, and no gradient flows through it: a detach, .data or a "
         "no_grad?",
     ),
     "places-mixed": (
-        _mixed,
+        _way(turned=True),
         "Batch and place are mixed up where both become one axis: logits and tokens "
         "have to be flattened in the same order.",
     ),

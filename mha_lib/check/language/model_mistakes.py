@@ -119,6 +119,11 @@ MISTAKES = {
         _with(through=_normed_first, read=_plain),
         "The norm stands in front of the blocks; it belongs behind the last of them.",
     ),
+    "norm-at-the-front-too": (
+        _with(through=_normed_first),
+        "The norm is taken in front of the blocks, and then once more; it belongs "
+        "behind the last block alone.",
+    ),
     "norm-in-the-loop": (
         _with(through=_normed_in_each, read=_plain),
         "The norm is taken after every block; it belongs behind the last one alone.",

@@ -1,15 +1,18 @@
 """One step of training: right, wrong, and the cases that tell them apart."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from mha_lib.check.digits import apart
 from mha_lib.check.example import largest
+from mha_lib.check.language.factor import told
 from mha_lib.check.language.loss import next_token_loss
+from mha_lib.check.search import matches
 
-__all__ = ["MISTAKES", "call", "draw", "training_step", "words"]
+__all__ = ["MISTAKES", "call", "draw", "seen", "training_step", "words"]
 
 
 def training_step(
@@ -46,12 +49,13 @@ def training_step(
     return _step(model, optimizer, tokens, step, rate_of, clip)
 
 
+LONG = 9.0  # a `clip` that is longer than any gradients
 LEAST = 1e-12  # a rate of 0, whose logarithm `call` takes
 DONE = ("train", "rate", "zero", "loss", "backward", "clip", "step")
 
 
 def _step(model, optimizer, tokens, step, rate_of, clip, done=DONE, **other):
-    """What is done, in this order; ``other`` ways to do it, by name."""
+    """What is done, in this order; ``other`` ways to do it, or not to, by name."""
     found: dict[str, Tensor] = {}
 
     def loss():
@@ -60,10 +64,11 @@ def _step(model, optimizer, tokens, step, rate_of, clip, done=DONE, **other):
     def rate():
         groups = optimizer.param_groups[: other.get("groups")]
         for group in groups:
-            group["lr"] = rate_of(step + other.get("later", 0))
+            new = rate_of(step + other.get("later", 0))
+            group["lr"] = other.get("rated", _new)(group["lr"], new)
 
     ways = {
-        "train": model.train,
+        "train": lambda: other.get("mode", nn.Module.train)(model),
         "rate": rate,
         "zero": optimizer.zero_grad,
         "loss": loss,
@@ -73,8 +78,13 @@ def _step(model, optimizer, tokens, step, rate_of, clip, done=DONE, **other):
         "again": loss,
     }
     for name in done:
-        ways[name]()
+        if not other.get(f"no_{name}"):
+            ways[name]()
     return other.get("returned", Tensor.item)(found["loss"])
+
+
+def _new(old, new):
+    return new
 
 
 def _loss(model, tokens):
@@ -225,16 +235,30 @@ def words(yours: Tensor, right: Tensor, inputs: dict) -> str:
     )
 
 
+def seen(cases: Mapping[str, tuple[dict, Tensor, Tensor]]) -> str:
+    """Whether the loss has a factor; else whether only clipped steps are right."""
+    sizes = [inputs["tokens"].shape for inputs, *_ in cases.values()]
+    losses = ([x[n][0].item() for x in cases.values()] for n in (1, 2))
+    letters = {"B": [x[1] for x in sizes], "T": [x[2] - 1 for x in sizes]}
+    if len(cases) and (said := told(*losses, letters)):
+        return said
+    unclipped = {k for k, (inputs, *_) in cases.items() if inputs["clip"] > LONG}
+    wrong = {k for k, (_, *both) in cases.items() if not matches(*both)}
+    if wrong != unclipped:
+        return ""
+    return (
+        "Where the gradients are clipped all is right, and where they are not it is "
+        "wrong: they have the right direction and another length. Is backward() "
+        "called of a multiple of the loss?"
+    )
+
+
 # --- wrong ----------------------------------------------------------------------------
 
 
 def _way(*done, **other):
-    """A step that does ``done`` in this order."""
-
-    def training_step(*given):
-        return _step(*given, done=done or DONE, **other)
-
-    return training_step
+    """A step that does ``done`` in this order, or some of it otherwise."""
+    return partial(_step, **({"done": done} if done else {}), **other)
 
 
 def _by_value(model, clip):
@@ -282,7 +306,7 @@ def _last_alone(model, tokens):
 
 MISTAKES = {
     "no-zero-grad": (
-        _way("train", "rate", "loss", "backward", "clip", "step"),
+        _way(no_zero=True),
         "The gradients pile up: nothing sets them to zero, so those of earlier steps "
         "are added. optimizer.zero_grad() belongs before backward().",
     ),
@@ -303,7 +327,7 @@ MISTAKES = {
         "before.",
     ),
     "no-clipping": (
-        _way("train", "rate", "zero", "loss", "backward", "step"),
+        _way(no_clip=True),
         "The gradients reach the optimizer as they are: nothing clips them, or it is "
         "done before backward() or after step(). It belongs between the two.",
     ),
@@ -336,9 +360,14 @@ MISTAKES = {
         "before, and the first one that of the optimizer.",
     ),
     "rate-not-set": (
-        _way("train", "zero", "loss", "backward", "clip", "step"),
+        _way(no_rate=True),
         "The learning rate stays what the optimizer was made with: rate_of(step) is "
         "not put into its groups.",
+    ),
+    "rate-multiplied": (
+        _way(rated=lambda old, new: old * new),
+        "The rate that a group has is multiplied by rate_of(step), at each step anew; "
+        "it has to be replaced by it.",
     ),
     "rate-of-first-group": (
         _way(groups=1),
@@ -346,9 +375,14 @@ MISTAKES = {
         "loop over optimizer.param_groups.",
     ),
     "left-in-eval-mode": (
-        _way("rate", "zero", "loss", "backward", "clip", "step"),
+        _way(no_train=True),
         "The loss is computed in evaluation mode, as a validation before had left the "
         "model: model.train() is missing or comes too late, so no dropout acts.",
+    ),
+    "put-into-eval-mode": (
+        _way(mode=nn.Module.eval),
+        "The model is put into evaluation mode, model.eval(), where no dropout acts; "
+        "training needs model.train().",
     ),
     "graph-kept": (
         _way(returned=lambda loss: loss),

@@ -30,6 +30,8 @@ def _way(
         way += " of numbers 0 and 1" if numbers else ""
         ways.append(way + (" that is all True" if added else ""))
     by_hand = " Add the axis of the heads yourself: mask[..., None, :, :]."
+    if hint or "mask" not in line or "None" in line or "unsqueeze" in line:
+        by_hand = ""  # it is there, or not what is missing
     return (
         f"As the task calls it, it fails: {located(error, line)}.{hint} It ran with "
         f"{', '.join(ways)}.{by_hand if mask == '(B, 1, T, S)' else ''}"
@@ -46,10 +48,11 @@ def _unkept(where: str, hint: str = "") -> Callable[..., str]:
         finite: bool = True,
         dtype: str = "",
         sizes: Mapping[str, int] | None = None,
+        advice: str = "",
     ) -> str:
         if error:
             said = f"As the task calls it, {where}, it fails: {located(error, line)}."
-            return said + legend(error, sizes or {})
+            return said + legend(error, sizes or {}) + advice
         seen = "the output is wrong" if finite else "NaN or infinity comes out"
         seen = f"the returned weights {weights}" if weights else seen
         seen = f"{dtype} comes out" if dtype else seen

@@ -13,7 +13,8 @@ def _reproduced(count: int, all: int, mistakes: int = 1, ways: int = 1) -> str:
     calls = "all" if count == all else f"{count} of the"
     calls = f"{calls} {all} calls that were" if all > 1 else "the one call that was"
     this = "This explains" if mistakes == 1 else "Together these explain"
-    this = this if ways == 1 else "Each of these explains"
+    each = "Each of these explains" if mistakes == 1 else "Each of these pairs explains"
+    this = this if ways == 1 else each
     mend = "mend it" if mistakes == ways == 1 else "mend one"
     return f"{this} {calls} tried: {mend}, then check again."
 
@@ -50,6 +51,7 @@ def _shapes(
     """The shape that is due, in letters and numbers, and the one that came."""
     due = f"{axes} = {required}" if axes else f"{required}"
     said = f"the output must have the shape {due}; got {shape(got, sizes or {})}"
+    said += _moved(tuple(required), tuple(got), axes, sizes or {})
     apart = "H" in (sizes or {}) and len(got) == len(required) + 1
     if apart and math.prod(got) == math.prod(required):
         said += "; the heads have an axis of their own still: join it with D"
@@ -61,6 +63,26 @@ def _shapes(
     if T != H and T and D and tuple(got[1:]) == (H, T * D):
         said += "; before a merge, (B, H, T, D), the heads come before the tokens"
     return said
+
+
+def _moved(required: tuple, got: tuple, axes: str, sizes: Mapping[str, int]) -> str:
+    """Which axis stands in front or behind, if that is all that is wrong."""
+    letters = axes.strip("()").split(", ")
+    known = [*sizes.values()]
+    for place, size in enumerate(required):
+        if size == 1 or known.count(size) != 1 or len(letters) != len(required):
+            continue
+        rest = (*required[:place], *required[place + 1 :])
+        front, behind = (size, *rest), (*rest, size)
+        if got == required or got not in (front, behind):
+            continue
+        where = "first" if got == front else "last"
+        said = f"; the axis of {letters[place]} stands {where}"
+        new = got == front and letters[place] != "B"
+        dim = place - len(required) if letters[-1] == "V" else place  # any leading axes
+        made = f", where torch.stack puts a new one unless told: stack(…, dim={dim})"
+        return said + made * new
+    return ""
 
 
 def _changed(inputs: Mapping[str, tuple]) -> str:
@@ -154,6 +176,11 @@ FOUND: dict[str, str | Callable[..., str]] = {
     "masks-later": "The masks cannot be judged before that: fix this first.",
     "masks-unknown": "Without a mask all is right: look at what the mask does, which "
     "no mistake that has a name here explains.",
+    "masks-of-heads": lambda right, wrong: (
+        "Without a mask all is right. With one these heads are: "
+        f"{', '.join(map(str, right))}; and these are not: "
+        f"{', '.join(map(str, wrong))}. Each head has to be masked, and alike."
+    ),
     "wrong-at-one": _wrong_at_one,
     "wrong-from": _wrong_from,
     "fill-nan": "Where a key is hidden, NaN comes out: 0 times ∞, ∞ minus ∞ or a fill "

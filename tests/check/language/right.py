@@ -272,24 +272,6 @@ def usual(model, optimizer, tokens, step, rate_of, clip):
     return loss.item()
 
 
-def whole_text(model, optimizer, tokens, step, rate_of, clip):
-    """The model reads the last token, too; what follows it is not asked."""
-    model.train(True)
-    optimizer.zero_grad()
-    logits = model(tokens)[:, :-1]
-    logp = torch.log_softmax(logits, -1)
-    loss = -logp.gather(2, tokens[:, 1:, None]).mean()
-    loss.backward()
-    nn.utils.clip_grad_norm_(
-        [x for group in optimizer.param_groups for x in group["params"]], clip
-    )
-    rate = rate_of(step)
-    for group in optimizer.param_groups:
-        group.update(lr=rate)
-    optimizer.step()
-    return loss.detach()
-
-
 def by_hand(model, optimizer, tokens, step, rate_of, clip):
     """Gradients asked for, clipped by hand, and forgotten afterwards."""
     model.train()
@@ -398,6 +380,6 @@ RIGHT = {
     "next_token_loss": [plain, flattened, nll, one_hot, in_loops, in_double, filled],
     "block": [Usual, Twice, ByHand, Fused],
     "language_model": [Model, OtherWay, ByEinsum, OtherNames, Given],
-    "training_step": [usual, whole_text, by_hand, with_closure],
+    "training_step": [usual, by_hand, with_closure],
     "generate": [writes, by_gumbel, by_distribution, by_cumulated],
 }

@@ -89,11 +89,10 @@ def greedy_when_cold(model, tokens, new, context, temperature=1.0, top_k=None):
 
 
 def filled_with_a_hundred(model, tokens, new, context, temperature=1.0, top_k=None):
-    def draw(logits, temperature, top_k):
-        kept = only_top(logits, top_k).clamp(min=-100.0)
-        return torch.multinomial((kept / temperature).softmax(-1), 1)
+    def top(logits, top_k):
+        return only_top(logits, top_k).clamp(min=-100.0)
 
-    return written(model, tokens, new, context, temperature, top_k, draw=draw)
+    return written(model, tokens, new, context, temperature, top_k, top=top)
 
 
 def forgets_the_mode_of_nothing(model, tokens, new, *rest, **options):

@@ -83,13 +83,10 @@ def warmed(model, tokens, new, context, temperature=1.0, top_k=None):
 
 
 def rounded(model, tokens, new, context, temperature=1.0, top_k=None):
-    def draw(logits, temperature, top_k):
-        few = logits if top_k is None else logits.topk(top_k).values[:, -1:]
-        kept = logits if top_k is None else logits.masked_fill(logits < few, -torch.inf)
-        p = (kept / temperature).softmax(-1).round(decimals=3)
-        return torch.multinomial(p, 1)
+    def weigh(logits):
+        return logits.softmax(-1).round(decimals=3)
 
-    return written(model, tokens, new, context, temperature, top_k, draw=draw)
+    return written(model, tokens, new, context, temperature, top_k, weigh=weigh)
 
 
 def named(old, new):

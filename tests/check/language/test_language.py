@@ -129,11 +129,9 @@ def test_a_loss_without_an_answer_is_unfinished():
     assert found.verdict == "failed"
 
 
-def test_two_slips_at_once_are_no_known_mistake():
-    both = changed(
-        "plain", "logits.mT, targets", "logits.mT.softmax(1), tokens[:, :-1]"
-    )
-    report = check(both, "next_token_loss")
+def test_what_has_no_name_is_told_with_a_next_step():
+    squared = changed("one_hot", "cost * counts", "cost**2 * counts")
+    report = check(squared, "next_token_loss")
     assert report.diagnosis.verdict == "unknown" and "no name here" in repr(report)
     assert "Next: call it yourself with the smallest case" in repr(report)
 

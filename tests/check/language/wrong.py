@@ -50,7 +50,7 @@ WRONG = [  # task, program, old, new, name
     ("next_token_loss", "nll", "F.log_softmax(logits, dim=-1)",
      "torch.log(F.softmax(logits, dim=-1))", "large-logits"),
     ("next_token_loss", "in_loops", "(x - largest).exp().sum().log() + largest",
-     "x.exp().sum().log()", "large-logits"),
+     "x.exp().sum().log()", "exp-of-large-logits"),
     ("next_token_loss", "one_hot", "/ counts.sum()", "/ counts.numel()",
      "loss-divided-by-all"),
     ("next_token_loss", "one_hot", "/ counts.sum()", "/ len(tokens)", "loss-by-rows"),
@@ -278,16 +278,31 @@ WRONG = [  # task, program, old, new, name
      "mask-of-ignored"),
     ("training_step", "usual", "return loss.item()", "return loss.detach()",
      "loss-a-tensor"),
+    ("block", "Usual", "(h, h, h, mask)", "(x, h, h, mask)", "query-not-normed"),
+    ("block", "Usual", "(h, h, h, mask)", "(h, x, h, mask)", "key-not-normed"),
+    (
+        *("language_model", "Model", "mask = torch.tril"),
+        *("x = self.norm(x)\n        mask = torch.tril", "norm-at-the-front-too"),
+    ),
+    ("training_step", "usual", "model.train()", "model.eval()", "put-into-eval-mode"),
+    ("training_step", "usual", '["lr"] =', '["lr"] *=', "rate-multiplied"),
+    ("generate", "writes", "-context:", "-context - 1 :", "context-one-long"),
+    (
+        *("generate", "writes", "logits[logits < least]"),
+        *("logits[:, top_k:]", "top-k-first-words"),
+    ),
 ]  # fmt: skip
 
 
-def changed(program, old, new):
-    """The program with one change in its text."""
+def changed(program, *changes):
+    """The program with changes in its text: old, new, and so on."""
     found = getattr(right, program)
     source = textwrap.dedent(inspect.getsource(found))
-    assert old in source, (program, old)
+    for old, new in zip(changes[::2], changes[1::2], strict=True):
+        assert old in source, (program, old)
+        source = source.replace(old, new)
     space = dict(vars(right))
-    exec(source.replace(old, new), space)
+    exec(source, space)
     if program == "OwnNorm":  # it is a part of that block
         exec(textwrap.dedent(inspect.getsource(right.ByHand)), space)
         return space["ByHand"]
