@@ -249,7 +249,7 @@ def test_it_says_whose_map_is_seen_who_is_silent_and_who_writes(live):
     assert opened.text(whose) == "map of L0 H3, off"
     opened.button("L1 H1: layer 1, head 1").click()
     assert opened.text(whose) == "map of L1 H1, on"
-    assert opened.text(legend) == "What comes next; silent: L0 H3"
+    assert opened.text(legend) == "What comes next; still silent: L0 H3"
     assert opened.text(".mha-lead") == "Now press “turn L1 H1 off”."
     assert write(opened).inner_text() == "write on without L0 H3"
     opened.button("turn L1 H1 off: layer 1, head 1").click()
@@ -259,7 +259,7 @@ def test_it_says_whose_map_is_seen_who_is_silent_and_who_writes(live):
     assert opened.text(".mha-lead") == "Now try another head."  # his own
     assert write(opened).inner_text() == "write on without 2 heads"
     opened.button("L0 H3: layer 0, head 3, switched off").click()
-    assert opened.text(".mha-lead") == "First turn L0 H3 on, and watch the bars."
+    assert opened.text(".mha-lead") == "Head L0 H3 is off: turn it on."
     opened.button("all on").click()
     assert write(opened).inner_text() == "write on, whole model"
     assert opened.text(legend) == "What comes next"
@@ -284,13 +284,29 @@ def test_a_first_look_is_spared_what_an_example_unfolds(live):
 
 def test_a_quotation_mark_is_a_word_where_it_would_be_a_speck(live):
     opened = live(ModelLab('The "name', off=[], head=(1, 0)))
-    assert "looks at ‘·quote’ with weight" in said(opened)
+    assert 'looks at ‘·" quote’ with weight' in said(opened)
     opened.page.evaluate(WRITTEN)
     opened.button("L0 H3: layer 0, head 3").click()
-    assert "·quote" in opened.page.evaluate("window.written")
+    assert '·" quote' in opened.page.evaluate("window.written")
     first = opened.root_element.locator(".mha-next button").first
     assert first.inner_text() == '"'
-    assert first.get_attribute("aria-label") == "append ‘quote’"
+    assert first.get_attribute("aria-label") == 'append ‘" quote’'
+
+
+@pytest.mark.parametrize("screen", MOST)
+def test_off_stands_below_the_map_and_moves_nothing(live, screen):
+    opened = live(ModelLab(), viewport=MOST[screen][0])
+    grid, off = (opened.root_element.locator(x) for x in (".mha-grid", ".mha-off"))
+    below = """one => {
+        const [map, name] = [...one.children].map(x => x.getBoundingClientRect());
+        const { position, content } = getComputedStyle(one, '::after');
+        return [position, content, name.top >= map.bottom,
+            one.getBoundingClientRect().bottom - name.bottom >= 9];
+    }"""
+    assert off.evaluate(below) == ["static", '"off"', True, True]
+    before = grid.bounding_box()
+    opened.button("all on").click()
+    assert off.count() == 0 and grid.bounding_box() == before
 
 
 @pytest.mark.parametrize("screen", MOST)
@@ -327,6 +343,26 @@ def test_a_bar_appends_its_token(live, model, tokenizer):
     text = opened.control("text").input_value()
     assert text == "The list is" + token.replace("·", " ").replace("↵", "\n")
     assert_shows(opened, model, tokenizer, text)
+
+
+def test_it_says_what_was_added_and_what_is_likeliest_now(live, model, tokenizer):
+    opened = live(ModelLab())
+    opened.button("append “]”").click()
+    ready(opened)
+    text = opened.control("text").input_value()
+    for off, who in (([(0, 3)], ", without L0 H3,"), ([], "")):
+        wanted = expected(model, tokenizer, text, off)["chances"][1]
+        top = readable(tokenizer.tokens[int(wanted.argmax())])
+        said_ = f"Added “]”. Likeliest now{who} is “{top}”, {percent(wanted.max())}."
+        assert opened.text(NOTE) == said_
+        if off:
+            opened.button("undo").click()
+            opened.button("all on").click()
+            opened.button("append “]”").click()
+            ready(opened)
+    opened.button("turn L0 H3 off: layer 0, head 3").click()
+    ready(opened)
+    assert opened.text(NOTE).startswith("With L0 H3 off, ")
 
 
 def test_of_a_long_text_the_end_is_read(live, model, tokenizer):
@@ -419,7 +455,7 @@ def test_the_screen_says_what_a_loss_is_and_both_ways_of_the_switch(live):
         "loss: average surprise, mean over the text so far; "
         "what comes next is in the bars"
     )
-    assert opened.text(".mha-lead") == "First turn L0 H3 on, and watch the bars."
+    assert opened.text(".mha-lead") == "Head L0 H3 is off: turn it on."
     opened.button("turn L0 H3 on: layer 0, head 3").click()
     ready(opened)
     assert opened.text(".mha-lead") == "Now press another head, and turn it off."
@@ -1067,7 +1103,7 @@ def test_arcs_are_as_wide_as_the_weights_of_one_word(live, model, tokenizer):
     frame.focus()
     opened.page.keyboard.press("ArrowUp")
     words = [readable(tokenizer.tokens[i]) for i in tokenizer.encode(text)]
-    assert words[-2] == '·"' and "‘·quote’ looks at" in said(opened)
+    assert words[-2] == '·"' and '‘·" quote’ looks at' in said(opened)
     before = opened.pixels(".mha-arcs canvas")
     box = frame.bounding_box()
     opened.page.mouse.move(box["x"] + 90, box["y"] + 17 * 1.5)  # the first word
