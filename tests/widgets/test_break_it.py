@@ -518,7 +518,7 @@ def test_the_title_claims_no_more_than_the_numbers_show(live):
 
 
 SYMPTOMS = {  # in one line above the code: what loss and map show
-    "low loss": r"Loss too low: 0\.31, not 2\.44\. ",
+    "low loss": r"It predicts too well: loss 0\.31, not 2\.44\. ",
     "flat map": r"Loss right, 2\.45; “milk” gives “drank” 0\.72, not ",
     "odd map": r"Odd map: “drank” gives “it” 0\.03, not 1\.00\. ",
     "output": r"Loss .*; maps right, output off by \d\.\d\d\. ",
@@ -616,8 +616,68 @@ def test_the_map_beside_it_is_as_it_should_be(live):
     opened.button("reset").click()
     tile(opened, "Einsum").click()
     written = opened.page.evaluate("window.written")
-    assert {"as it should be", "here: no difference"} <= {*written}
+    assert {"map, as it should be", "map, here: no difference"} <= {*written}
     assert "right" not in written
+
+
+@pytest.mark.parametrize("screen", MOST)
+def test_the_headings_say_which_quantity_the_two_grids_hold(live, screen):
+    opened = live(BreakIt(sealed=True), viewport=MOST[screen][0])
+    opened.page.evaluate(
+        """() => { window.ends = [];
+            const write = CanvasRenderingContext2D.prototype.fillText;
+            CanvasRenderingContext2D.prototype.fillText = function (text, x, ...rest) {
+                if (/, (as|here)/.test(text)) window.ends.push(
+                    [text, x, x + Math.min(this.measureText(text).width, rest[1])]);
+                write.call(this, text, x, ...rest); }; }"""
+    )
+    for name, what in (("odd map", "k"), ("low loss", "mask")):
+        opened.button(name).click()
+        opened.button("show me").click()
+        left, right = opened.page.evaluate("window.ends.slice(-2)")
+        assert [left[0], right[0]] == [f"{what}, as it should be", f"{what}, here"]
+        assert left[2] + 4 <= right[1]
+    line(opened, "hide").click()
+    assert opened.page.evaluate("window.ends.at(-2)[0]") == (
+        "masked scores, as they should be"
+    )
+
+
+def test_where_no_number_differs_a_part_that_is_wrong_is_shown(live):
+    opened = live(BreakIt(sealed=True))
+    opened.button("silent").click()
+    opened.button("show me").click()
+    assert opened.text(".mha-below output").startswith("k, ")
+    opened.control("three inputs").check()
+    assert opened.text(".mha-below output")[:3] in ("k, ", "v, ")
+
+
+@pytest.mark.parametrize("screen", MOST)
+def test_nothing_comes_into_the_place_of_show_me(live, screen):
+    opened = live(BreakIt(sealed=True), viewport=MOST[screen][0])
+    for name in PUZZLES:
+        opened.button(name).click()
+        box = opened.button("show me").bounding_box()
+        before = opened.root_element.locator(".mha-controls").bounding_box()["height"]
+        opened.button("show me").click()
+        under = opened.page.evaluate(
+            "([x, y]) => document.elementFromPoint(x, y).className",
+            [box["x"] + box["width"] / 2, box["y"] + box["height"] / 2],
+        )
+        assert under == "mha-controls", name
+        row = opened.root_element.locator(".mha-controls").bounding_box()
+        assert row["height"] == pytest.approx(before, abs=4)
+        assert opened.root_element.locator("select").is_visible()
+
+
+@pytest.mark.parametrize("screen", MOST)
+def test_the_answer_stands_apart_from_the_pictures(live, screen):
+    opened = live(BreakIt(sealed=True), viewport=MOST[screen][0])
+    line(opened, "mask").click()
+    said, below = (
+        opened.root_element.locator(x).bounding_box() for x in (SAID, ".mha-below")
+    )
+    assert below["y"] - said["y"] - said["height"] >= 4
 
 
 def test_who_presses_a_line_sees_the_answer(live):
