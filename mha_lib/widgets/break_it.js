@@ -140,6 +140,7 @@ export default widget("Break it", (ui) => {
   const leave = button("leave", () => ui.setAll({ // back to what was there before
     ...ui.first, ...fresh, patient: "", ...past.findLast((state) => !state.patient), guess: "" }));
   const show = button("show me", () => ui.set("guess", patient() ? `${ui.get("patient")} ${SHOWN}` : SHOWN));
+  const gone = h("span", { class: "mha-button mha-gone", "aria-hidden": "true" }, "show me"); // its place: a second tap meets nothing
   quiz.append(...answers);
 
   // --- what comes next, once something is found or shown --------------------------------
@@ -165,6 +166,7 @@ export default widget("Break it", (ui) => {
     after.disabled = ui.get("patient") >= today(); // nobody is told what comes
     leave.hidden = !secret();
     show.hidden = !sought() && !(secret() && answer());
+    gone.hidden = !solved();
     const uncovered = found && !secret();
     free.hidden = !uncovered;
     ui.root.classList.toggle("mha-solved", Boolean(solved()));
@@ -184,6 +186,7 @@ export default widget("Break it", (ui) => {
           : "No number of this program is wrong. Press a line for its numbers, or change its mistake.");
     ui.linked(found ? "The link opens this patient, and does not give it away." : "");
     three.hidden = Boolean(found);
+    three.classList.toggle("mha-spared", Boolean(solved() && now().first)); // it shows nothing new
     quiz.hidden = !secret();
     lines.hidden = Boolean(secret());
     if (!found) return;
@@ -210,7 +213,9 @@ export default widget("Break it", (ui) => {
       return real.most > 0 ? real : all;
     };
     let best = { p: 0, b: onlyB, head: onlyHead, most: -1 };
-    for (const p of range(parts.length)) {
+    const own = WRONG[now().mistake]?.inputs ?? []; // where no number differs, a part that is wrong comes first
+    const wrongFirst = range(parts.length).sort((a, b) => (own[a] === a) - (own[b] === b));
+    for (const p of wrongFirst) {
       for (const b of range(B)) {
         for (const head of range(H)) {
           if (onlyB >= 0 && b !== Math.min(onlyB, B - 1)) continue;
@@ -240,7 +245,8 @@ export default widget("Break it", (ui) => {
   ui.follow(() => {
     view = chosen();
   });
-  const what = () => ({ weights: "map", hide: "masked scores" }[view.step] ?? view.part) + (view.H > 1 ? ` of head ${view.head}` : "");
+  const quantity = () => ({ weights: "map", hide: "masked scores" }[view.step] ?? view.part);
+  const what = () => quantity() + (view.H > 1 ? ` of head ${view.head}` : "");
   const which = () => `${what()}, sequence ${view.b}`;
   const buttons = (trait, label, size) => {
     const row = h("span", { class: "mha-pick", role: "group", "aria-label": label }, `${label} `);
@@ -259,7 +265,7 @@ export default widget("Break it", (ui) => {
   const picture = twofold(ui, {
     move: (row, column) => ui.setAll({ row, column, b: view.b, h: view.head }),
     content: () => ({
-      rows: view.words, columns: view.columns, heads: view.keys ? view.words : range(view.columns).map(String), right: view.right, here: view.here, cursor: view.cursor,
+      rows: view.words, columns: view.columns, heads: view.keys ? view.words : range(view.columns).map(String), right: view.right, here: view.here, cursor: view.cursor, quantity: quantity(),
       label: `${which()}: as it should be, and here; arrow keys move the cursor`,
     }),
   });
@@ -289,7 +295,7 @@ export default widget("Break it", (ui) => {
     const value = (healthy + gap).toFixed(2);
     const should = healthy.toFixed(2);
     const lost = gap === undefined ? "Loss not a number" : Math.abs(gap) <= SEEN ? `Loss right, ${value}`
-      : `Loss too ${gap < 0 ? "low" : "high"}: ${value}, not ${should}`;
+      : gap < 0 ? `It predicts too well: loss ${value}, not ${should}` : `Loss too high: ${value}, not ${should}`;
     if (!differs.weights) return `${lost}; maps right, output off by ${differs.output.toFixed(2)}`;
     const ofMap = `${ui.get("mistakes")}` === `${odd.mistakes}`; // whatever its loss
     if (!ofMap && (gap === undefined || Math.abs(gap) > SEEN)) return lost;
@@ -361,7 +367,7 @@ export default widget("Break it", (ui) => {
 
   ui.root.append(
     onward, tryThis(ui, PUZZLES, "Puzzles"), tiles,
-    h("div", { class: "mha-controls" }, question, chooser, show, three, before, after, free, leave, undo),
+    h("div", { class: "mha-controls" }, question, chooser, show, gone, three, before, after, free, leave, undo),
     h("div", { class: "mha-task" }, quiz, lines), said,
     h("div", { class: "mha-below" }, picture, cell, losing, more("More: other maps, a table",
       h("div", { class: "mha-picks" }, title, buttons("b", "sequence", () => sizes.B), buttons("h", "head", () => view.H)),

@@ -6,6 +6,7 @@ const FONT = "system-ui, sans-serif";
 const WIDEST = 24; // pixels of a cell
 const HIGH = { desk: 17, phone: 16 };
 const CORNER = 6;
+const GAP = 12;
 const CLOSE = 1; // nats: losses that end nearer to each other are drawn larger
 
 /** On a phone, where all of it has to fit one screen. */
@@ -24,7 +25,8 @@ function prepared(canvas, width, height) {
  * What is right beside what is here, on one scale of colours and with one cursor; a red
  * corner marks each number that differs.
  *
- * `content()` gives {rows, heads: labels, columns: count, right, here: cells, cursor, label};
+ * `content()` gives {rows, heads: labels, columns: count, right, here: cells, cursor, label,
+ * quantity: what both are};
  * `move(i, j)` is called where the pointer or the arrow keys go.
  */
 export function twofold(ui, { content, move }) {
@@ -58,37 +60,41 @@ export function twofold(ui, { content, move }) {
   let known = [];
   ui.draw(() => {
     now = content();
-    const { rows, heads, columns, right, here, cursor } = now;
+    const { rows, heads, columns, right, here, cursor, quantity } = now;
     put(frame, { "aria-label": now.label });
     const colours = palette(ui.root);
     const width = Math.max(220, ui.width(frame));
-    const state = [`${[rows, heads, right, here, cursor]}`, width, colours, window.devicePixelRatio];
+    const state = [`${[rows, heads, right, here, cursor, quantity]}`, width, colours, window.devicePixelRatio];
     if (state.every((x, i) => x === known[i])) return;
     known = state;
     const context0 = canvas.getContext("2d");
     context0.font = `bold 12px ${FONT}`;
     const left = Math.ceil(Math.max(...rows.map((x) => context0.measureText(x).width))) + 8;
-    const gap = 12;
-    const wide = Math.min(WIDEST, Math.floor((width - left - gap - 2) / 2 / columns));
+    const should = `${quantity}, ${quantity.endsWith("s") ? "as they should be" : "as it should be"}`;
+    context0.font = `12px ${FONT}`;
+    const wide = Math.min(WIDEST, Math.floor((width - left - GAP - 2) / 2 / columns));
     const [panel, high] = [wide * columns, HIGH[narrow(ui) ? "phone" : "desk"]];
+    const room = Math.max(GAP, width - left - 2 * panel - 2); // between the two, at most
+    const gap = Math.min(room, Math.max(GAP, Math.ceil(context0.measureText(should).width) + GAP - panel));
     context0.font = `bold 11px ${FONT}`;
     const top = 13 + Math.ceil(Math.max(...rows.concat(heads).map((x) => context0.measureText(x).width))) + 2;
     layout = { left, top, wide, high, step: panel + gap };
-    const context = prepared(canvas, left + 2 * panel + gap + 2, top + rows.length * high + 2);
+    const most = [panel + gap - GAP / 2, width - left - panel - gap]; // of a title, pixels
+    const context = prepared(canvas, Math.max(left + 2 * panel + gap + 2, width), top + rows.length * high + 2);
     const number = (x) => Number.isFinite(x) && Math.abs(x) < 1e300;
     const largest = Math.max(1e-9, ...right.concat(here).filter(number).map(Math.abs));
     const same = (a, b) => a === b || (Number.isNaN(a) && Number.isNaN(b)) || Math.abs(a - b) <= 1e-9 * largest;
     const differs = here.map((x, i) => !same(x, right[i]));
     context.textBaseline = "middle";
-    const write = (text, x, y, align, font = "12px", colour = colours.text) => {
+    const write = (text, x, y, align, font = "12px", colour = colours.text, across = panel) => {
       Object.assign(context, { textAlign: align, fillStyle: colour, font: `${font} ${FONT}` });
-      context.fillText(text, x, y, panel);
+      context.fillText(text, x, y, across);
     };
     rows.forEach((text, i) => write(text, left - 6, top + (i + 0.5) * high, "right",
       i === cursor[0] ? "bold 12px" : "12px", i === cursor[0] ? colours.accent : colours.text));
-    ["as it should be", differs.some(Boolean) ? "here" : "here: no difference"].forEach((title, n) => {
+    [should, `${quantity}, ${differs.some(Boolean) ? "here" : "here: no difference"}`].forEach((title, n) => {
       const x0 = left + n * (panel + gap);
-      write(title, x0, 7, "left", "12px", colours.muted);
+      write(title, x0, 7, "left", "12px", colours.muted, most[n]);
       heads.forEach((text, j) => { // upright, as narrow as its column
         if (wide < 11 && j % 2 && j !== cursor[1]) return; // or they would touch
         if (wide < 11 && Math.abs(j - cursor[1]) === 1) return;

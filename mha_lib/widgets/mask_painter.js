@@ -280,19 +280,22 @@ export default widget("Mask painter", (ui) => {
   });
   fingers.hidden = !matchMedia("(any-pointer: coarse)").matches;
   const [padding, swapped] = [
-    h("span", {}, h("i", { class: "mha-tint" }), "padding "), h("span")];
+    h("span", {}, h("i", { class: "mha-tint" }), "padding"), h("span")];
   const turned = h("p", { class: "mha-turned" }, padding, swapped);
   ui.follow(() => {
     clear.disabled = same(now.mask, now.byRules);
     undo.disabled = !past.length;
     press(fingers, finger);
-    say(fingers, finger ? "Painting: press to scroll" : "Paint with a finger");
-    if (!fingers.hidden) ui.lead(finger ? "Tap or drag over cells."
-      : "A tap chooses a cell. To change cells, press “Paint with a finger”.");
+    say(fingers, finger ? "Painting is on: press to stop" : "Paint with a finger");
+    ui.lead(now.swapped ? "To mend it, press “Swap True and False”."
+      : now.empty.length ? "An empty row: read the warning below."
+      : now.painted ? "Now hide a whole row."
+      : fingers.hidden ? "Click a cell in the left grid: weights follow."
+        : finger ? "Tap or drag over cells." : "To paint, press “Paint with a finger”.");
     map.classList.toggle("mha-finger", finger);
     press(swap, now.swapped);
     padding.hidden = !now.padding.some(Boolean);
-    say(swapped, now.swapped ? "Swapped: what the rules allow is hidden." : "");
+    say(swapped, now.swapped ? "Swapped: what rules allow is hidden." : "");
   });
 
   const settings = h("p", { class: "mha-paper" });
@@ -373,6 +376,5 @@ export default widget("Mask painter", (ui) => {
   );
 }, {
   question: "Who may see whom?",
-  lead: "Click a cell in the left grid: weights follow.",
   lesson: [...RULES, "mask", "query", "key", "framework"],
 });

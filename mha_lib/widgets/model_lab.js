@@ -5,7 +5,7 @@ import {
 } from "./common.js";
 import { heatmap } from "./heatmap.js";
 import { arcs } from "./model_lab_arcs.js";
-import { labelOf, makeLab, readable, spoken } from "./model_lab_views.js";
+import { labelOf, makeLab, QUOTE, readable, spoken } from "./model_lab_views.js";
 import { writing } from "./model_lab_writing.js";
 import { loadPacked } from "./packed_model.js";
 
@@ -187,11 +187,18 @@ export default widget("Model lab", (ui) => {
       ? `With ${ui.get("off").map(name).join(", ")} off, ${spoken(token)} goes from ${percent(before)} to ${percent(after)}.`
       : `With every head on, ${spoken(token)} is back at ${percent(before)}.`;
   };
+  let added = {}; // the token that the reader has pressed last, and of which state
+  /** What was written, and what is likeliest after it. */
+  const toldOfAdded = () => {
+    const [token, , p] = now.next.reduce((most, one) => (one[2] > most[2] ? one : most));
+    const who = ui.get("off").length ? `, ${which()},` : "";
+    return `Added ${spoken(added.token)}. Likeliest now${who} is ${spoken(token)}, ${percent(p)}.`;
+  };
   ui.follow(() => {
     const text = EXAMPLES[tried()]?.note;
     const folded = tried() >= ofHeads.length;
     [...ofHeads, ...ofWriting].forEach((one, i) => press(one, i === tried()));
-    say(note, folded ? "" : text ?? told());
+    say(note, folded ? "" : text ?? (added.to === JSON.stringify(asked()) && !waiting ? toldOfAdded() : told()));
     say(noteOfWriting, folded ? text : "");
     if (folded && !wasFolded) fold.open = true;
     wasFolded = folded;
@@ -242,7 +249,7 @@ export default widget("Model lab", (ui) => {
 
   ui.follow(() => {
     const [i, who] = [chosen(), name(chosen())];
-    if (isOff(i)) ui.lead(mine.includes(i) ? "Now try another head." : `First turn ${who} on, and watch the bars.`);
+    if (isOff(i)) ui.lead(mine.includes(i) ? "Now try another head." : `Head ${who} is off: turn it on.`);
     else ui.lead(ui.get("compared").includes(i) ? "Now press another head, and turn it off."
       : `Now press “turn ${who} off”.`);
   });
@@ -338,7 +345,9 @@ export default widget("Model lab", (ui) => {
   };
   const silent = () => {
     const off = ui.get("off");
-    return off.length > 3 ? `; ${off.length} heads are silent` : off.length ? `; silent: ${off.map(name).join(", ")}` : "";
+    const still = isOff(chosen()) ? "" : "still "; // the map is of another head
+    return off.length > 3 ? `; ${off.length} heads are ${still}silent`
+      : off.length ? `; ${still}silent: ${off.map(name).join(", ")}` : "";
   };
   const inOneLine = (...parts) => h("span", { class: "mha-whole-line" }, ...parts);
   ui.follow(() => {
@@ -370,6 +379,7 @@ export default widget("Model lab", (ui) => {
     if (text === null) return;
     begins();
     change({ text });
+    added = { token, to: JSON.stringify(asked()) };
   }
 
   const { fold, both, stop } = writing(ui, {
@@ -397,7 +407,7 @@ export default widget("Model lab", (ui) => {
 });
 
 /** A word at a row of the map: what is longer takes the cells' room. */
-const shortened = (word) => (word.length > 5 && !/^.?quote$/.test(word) ? `${word.slice(0, 4)}…` : word);
+const shortened = (word) => (word.length > 5 && !word.endsWith(QUOTE) ? `${word.slice(0, 4)}…` : word);
 
 /** A causal map as one picture, a pixel a cell. */
 function paint(canvas, map, colours) {

@@ -10,8 +10,8 @@ const FURTHER = 10; // tokens that a model goes on with
 
 /** A token with its spaces and line ends made visible. */
 export const readable = (token) => token.replaceAll(" ", "·").replaceAll("\n", "↵");
-/** The same where it stands small or turned: a mark alone is a speck there. */
-export const labelOf = (token) => (token.trim() === '"' ? readable(token).replace('"', "quote") : readable(token));
+export const QUOTE = '" quote'; // a mark alone is a speck where it stands small or turned
+export const labelOf = (token) => (token.trim() === '"' ? readable(token).replace('"', QUOTE) : readable(token));
 /** The same in a sentence, without a mark between marks. */
 export const spoken = (token) => (token.trim() === '"' ? `‘${labelOf(token)}’` : `“${readable(token)}”`);
 

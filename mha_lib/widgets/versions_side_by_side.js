@@ -266,7 +266,8 @@ export default widget("Versions side by side", (ui) => {
   const TITLES = { exchange: "exchange q, k", scale: "wrong scale", merge: "interleave" };
   const stepOf = (wanted) => pairs.findIndex(({ name }) => name === wanted);
   const tries = tryThis(ui, () => ({
-    "no mistake": { state: { mistake: "none" } },
+    "no mistake": { state: { mistake: "none", ...(ui.get("mistake") === "none" ? {} : apart(cursor())) }, // the repair is seen where the mistake was
+      holds: { mistake: "none" } },
     ...Object.fromEntries(Object.entries(TITLES).map(([mistake, title]) =>
       [title, { state: { mistake, step: stepOf(MISTAKES[mistake][1]), ...MOST }, holds: { mistake } }])),
   }), "Mistake");
@@ -317,7 +318,7 @@ export default widget("Versions side by side", (ui) => {
       if (code.textContent !== step.code) code.replaceChildren(...inRoles(step.code));
       say(shape, `${trait}: ${fill(step.name, { h: "h" })} · ${step.title}`);
       wrong.hidden = trait === "left" || !mistake[1];
-      say(wrong, `Mistake on the right: ${mistake[0]}.`); // in which step, the verdict says
+      say(wrong, `Mistake ${pair().name === mistake[1] ? "on the right" : `in “${mistake[1]}”`}: ${mistake[0]}.`);
     });
     return h("div", { class: "mha-version" }, shape,
       h("pre", { tabindex: "0", role: "group", "aria-label": `code of the ${trait} style` }, code), wrong);
@@ -337,10 +338,10 @@ export default widget("Versions side by side", (ui) => {
   const grids = h("div", { class: "mha-grids" }, grid("left"), grid("right"));
   ui.follow(() => put(grids, { "data-stacked": pair().left.columns > ABREAST }));
 
-  let wasWrong = false; // a mistake has been seen
+  let [wasWrong, wasMended] = [false, false]; // what the reader has seen
   const { reset } = ui;
   ui.reset = () => {
-    wasWrong = false;
+    wasWrong = wasMended = false;
     reset();
   };
   const [element, verdict, axes] = [readout(), readout(), h("p", { class: "mha-axes" })];
@@ -362,7 +363,8 @@ export default widget("Versions side by side", (ui) => {
         (first ? ` They part in “${first.name}”.` : same ? "" : " Other shapes are fine."));
     put(verdict, { "data-mark": verdict.textContent[0] });
     wasWrong ||= ui.get("mistake") !== "none";
-    ui.lead(first ? "Equal down to the red row. Press “no mistake”."
+    wasMended ||= wasWrong && ui.get("mistake") === "none";
+    ui.lead(first ? `Equal above the red row. Press ${wasMended ? "another row" : "“no mistake”"}.`
       : wasWrong ? "Press a row, or another mistake."
       : ui.get("left") === ui.get("right") ? "One program twice: choose another one."
         : "Other code, other shapes, the same numbers.");
@@ -388,7 +390,8 @@ export default widget("Versions side by side", (ui) => {
     ui.get("note") ? h("p", { class: "mha-warning" }, ui.get("note")) : "",
     tries,
     h("div", { class: "mha-programs" },
-      h("div", { class: "mha-list" }, h("div", { class: "mha-styles" }, styles), rows),
+      h("div", { class: "mha-list" }, h("div", { class: "mha-styles" }, styles), rows,
+        h("p", { class: "mha-legend" }, "B texts, T queries, S keys, H heads of D numbers, E\u00a0=\u00a0H·D")),
       h("div", { class: "mha-open" }, verdict, side("left"), side("right"), grids),
       element),
     more("More: axes, marks, a table",

@@ -518,7 +518,7 @@ def test_the_title_claims_no_more_than_the_numbers_show(live):
 
 
 SYMPTOMS = {  # in one line above the code: what loss and map show
-    "low loss": r"Loss too low: 0\.31, not 2\.44\. ",
+    "low loss": r"It predicts too well: loss 0\.31, not 2\.44\. ",
     "flat map": r"Loss right, 2\.45; “milk” gives “drank” 0\.72, not ",
     "odd map": r"Odd map: “drank” gives “it” 0\.03, not 1\.00\. ",
     "output": r"Loss .*; maps right, output off by \d\.\d\d\. ",
@@ -616,7 +616,7 @@ def test_the_map_beside_it_is_as_it_should_be(live):
     opened.button("reset").click()
     tile(opened, "Einsum").click()
     written = opened.page.evaluate("window.written")
-    assert {"as it should be", "here: no difference"} <= {*written}
+    assert {"map, as it should be", "map, here: no difference"} <= {*written}
     assert "right" not in written
 
 

@@ -303,12 +303,12 @@ def test_swapped_polarity_turns_rules_and_paint(live):
     swap.click()
     check(opened, ~mask)
     assert swap.get_attribute("aria-pressed") == "true"
-    assert "what the rules allow is hidden" in opened.root_element.inner_text()
+    assert "what rules allow is hidden" in opened.root_element.inner_text()
     opened.button("Remove the paint").click()
     check(opened, ~causal_mask(T, S))
     swap.click()
     check(opened, causal_mask(T, S))
-    assert "what the rules allow is hidden" not in opened.root_element.inner_text()
+    assert "what rules allow is hidden" not in opened.root_element.inner_text()
 
 
 def test_rules_go_on_working_when_swapped(live):
@@ -693,7 +693,7 @@ def test_equal_scores_are_said_and_painting_goes_on_until_a_reset(live):
     opened = live(MaskPainter(7), has_touch=True, viewport=PHONE)
     assert opened.text(".mha-weights p") == "weights (all scores equal)"
     opened.button("Paint with a finger").tap()
-    paint = opened.button("Painting: press to scroll")
+    paint = opened.button("Painting is on: press to stop")
     opened.button("add padding").tap()
     assert paint.get_attribute("aria-pressed") == "true"
     opened.button("reset").tap()
@@ -945,6 +945,52 @@ def test_who_has_a_finger_is_told_how_to_paint(live):
     assert "press “Paint with a finger”" in opened.text(".mha-lead")
     opened.button("Paint with a finger").tap()
     assert "over cells" in opened.text(".mha-lead")
+
+
+def test_the_lead_says_what_to_do_next(live):
+    opened = live(painter())
+    lead = partial(opened.text, ".mha-lead")
+    first = "Click a cell in the left grid: weights follow."
+    assert lead() == first
+    opened.page.mouse.click(*cell(opened, 2, 0))
+    assert lead() == "Now hide a whole row."
+    for s in range(1, S):
+        opened.page.mouse.click(*cell(opened, 2, s))
+    assert lead() == "An empty row: read the warning below."
+    assert f"Empty row: “{QUERIES[2]}”" in opened.text(".mha-checks")
+    opened.button("Remove the paint").click()
+    assert lead() == first
+    opened.button("read the wrong way round").click()
+    assert lead() == "To mend it, press “Swap True and False”."
+    opened.button("Swap True and False").click()
+    assert lead() == first
+
+
+@pytest.mark.parametrize("width", [304, 374, 1000])
+def test_the_button_for_a_finger_stands_on_the_grid_and_moves_nothing(live, width):
+    opened = live(
+        MaskPainter(7), has_touch=True, viewport={"width": width, "height": 844}
+    )
+    grid = opened.root_element.locator(".mha-paint")
+    before, button = grid.bounding_box(), opened.button("Paint with a finger")
+    box = button.bounding_box()
+    assert 0 <= before["y"] - box["y"] - box["height"] < 12
+    assert box["x"] == pytest.approx(before["x"], abs=1)
+    opened.button("Paint with a finger").tap()
+    assert grid.bounding_box() == before
+    weights = opened.root_element.locator(".mha-weights .mha-map").bounding_box()
+    assert weights["y"] == pytest.approx(before["y"], abs=1)
+
+
+@pytest.mark.parametrize("screen", MOST)
+def test_padding_and_swapped_are_two_words_in_one_line(live, screen):
+    opened = live(MaskPainter(7), viewport=MOST[screen][0])
+    opened.button("add padding").click()
+    opened.button("Swap True and False").click()
+    words = opened.root_element.locator(".mha-turned > span")
+    left, right = (x.bounding_box() for x in words.all())
+    assert right["x"] - left["x"] - left["width"] >= 8
+    assert right["height"] < 25
 
 
 @pytest.mark.parametrize(("viewport", "_"), MOST.values(), ids=MOST)

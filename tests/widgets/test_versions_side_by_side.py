@@ -246,7 +246,9 @@ SPACE = """all => all.map(one => {
 def test_the_words_of_a_step_stand_apart(live, layer, x, width):
     opened = live(versions(x, layer), viewport={"width": width, "height": 844})
     rows = opened.root_element.locator(".mha-steps button")
-    assert min(rows.evaluate_all(SPACE)) >= 2
+    assert min(rows.evaluate_all(SPACE)) >= 5
+    left, right = (opened.control(x).bounding_box() for x in ("left", "right"))
+    assert left["x"] + left["width"] + 3 <= right["x"]
 
 
 def marks(opened) -> dict[str, str]:
@@ -518,6 +520,7 @@ def test_a_mistake_stays_in_sight_while_stepping(live, layer, x):
     opened.button("exchange q, k").click()
     told = "Mistake on the right: W_q and W_k exchanged."
     assert told in opened.text(".mha-version >> nth=1")
+    told = "Mistake in “project”: W_q and W_k exchanged."  # not in these rows
     first = opened.root_element.locator(".mha-steps [data-first=true]")
     for step in STEPS[2:5]:
         go(opened, step)
@@ -567,6 +570,23 @@ def test_a_mistake_opens_where_the_two_differ_most(live, layer, x):
         assert f"{len(rows)} of {len(rows)} differ." in opened.text(VERDICT)
     go(opened, "x")  # nothing to compare
     assert opened.text(LINE).startswith("Outlined: ")
+
+
+def test_the_repair_is_seen_where_the_mistake_was(live, layer, x):
+    opened = live(versions(x, layer))
+    for title in TITLES.values():
+        opened.button(title).click()
+        outlined = re.search(r"by \S+: (.+?)\. Left", opened.text(LINE))[1]
+        left = opened.pixels(at=0)
+        opened.button("no mistake").click()
+        assert f"Outlined: {outlined}. Left" in opened.text(LINE)
+        assert opened.pixels(at=0) != left  # its red corners are gone
+
+
+def test_the_letters_of_the_shapes_are_explained_below_them(live, layer, x):
+    opened = live(versions(x, layer), folded=True)
+    said = opened.root_element.get_by_text("H heads of D numbers, E = H·D")
+    assert said.is_visible()
 
 
 def test_a_new_mistake_is_outlined_where_it_is_largest(live, layer, x):
@@ -854,9 +874,11 @@ def test_the_lead_says_what_to_press_next(live, layer, x):
     opened = live(versions(x, layer))
     assert opened.text(".mha-lead") == "Other code, other shapes, the same numbers."
     opened.button("wrong scale").click()
-    assert opened.text(".mha-lead") == "Equal down to the red row. Press “no mistake”."
+    assert opened.text(".mha-lead") == "Equal above the red row. Press “no mistake”."
     opened.button("no mistake").click()
     assert opened.text(".mha-lead") == "Press a row, or another mistake."
+    opened.button("interleave").click()
+    assert opened.text(".mha-lead") == "Equal above the red row. Press another row."
     opened.button("reset").click()
     choose(opened, right="BatchedMHA")
     assert opened.text(".mha-lead") == "One program twice: choose another one."
