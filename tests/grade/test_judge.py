@@ -16,6 +16,12 @@ from tests.grade.attacks.table import RIGHT
 from tests.grade.course import linux, new_run, table, text
 
 
+@pytest.mark.parametrize("given", [None, "right", ["error"], 1])
+def test_what_is_no_outcome_is_an_error_of_the_submission(given):
+    said = judge._outcome({"options": {}}, given)
+    assert said == {"error": "it sent what is no outcome"}
+
+
 def test_only_biases_may_be_missing():
     probe = TASKS["mha"].probes(3)[0]
     answer = {"outputs": {"output": torch.zeros(2, 3)}}

@@ -844,6 +844,16 @@ def test_still_holds_the_queries_of_both_styles(x, layer):
         torch.testing.assert_close(torch.stack(shown), wanted, atol=1e-4, rtol=0)
 
 
+def test_each_sequence_may_have_words_of_its_own(x, layer):
+    words = [[f"{b}{t}" for t in range(T)] for b in range(B)]
+    widget = VersionsSideBySide(x, convert(layer, "separate"), H, tokens=words)
+    assert widget.tokens == words
+    with pytest.raises(ValueError, match="each row of tokens must be 5 labels"):
+        VersionsSideBySide(
+            x, convert(layer, "separate"), H, tokens=[words[0], words[1][1:]]
+        )
+
+
 def test_bad_arguments_name_the_requirement(x, layer):
     good = convert(layer, "separate")
     for change, message in [
