@@ -187,11 +187,25 @@ def _fits(case: Case, route: Route, policy: str = "nan") -> bool | None:
 
 
 def _agrees(case: Case, computed: dict[str, Tensor] | None) -> bool | None:
-    if computed is None:
+    if computed is None or (not computed and _stretched(case)):
         return None
     if case.output is None or not computed:
         return case.output is None and not computed
     return matches(case.output, computed["output"])
+
+
+def _stretched(case: Case) -> bool:
+    """Whether torch has stretched the axis of a single query, read as that of B."""
+    T, B = case.problem.T, case.problem.B
+    return (
+        T == 1
+        and case.output is not None
+        and case.output.shape[:2]
+        not in (
+            (T, B),
+            (B, T),
+        )
+    )
 
 
 def _parts(stages: dict, cases: list[Case]) -> list[Route]:

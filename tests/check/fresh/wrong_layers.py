@@ -598,9 +598,9 @@ class TilesTheMask(First):
         return mask.permute(2, 0, 1).repeat(self.h, 1, 1)
 
 
-@wrong("mha_sequence_first", "layout-exchanged")
+@wrong("mha_sequence_first", "layout-exchanged", "fill-thrown-away")
 class ReadsBatchFirst(Plain):
-    """A layer for (B, T, E), handed (T, B, E)."""
+    """A layer for (B, T, E), handed (T, B, E), that hides nothing."""
 
     def hide(self, scores, mask):
         return scores
