@@ -1,5 +1,7 @@
 """Pictures: pressed they fill the screen; in the dark they turn over."""
 
+import base64
+import importlib
 import re
 from collections import Counter
 from io import BytesIO
@@ -9,6 +11,7 @@ import pytest
 from PIL import Image
 
 from tests.book.conftest import DESK, PHONE
+from tools import book, notebook
 
 PAGE = "book/01_attention"
 FIRST = "article .cell_output img"
@@ -104,3 +107,21 @@ def test_code_is_large_enough_and_a_line_fits(visit):
     assert len(found) > 20
     assert min(size for size, _ in found) >= 13
     assert max(hidden for _, hidden in found) <= 0
+
+
+@pytest.mark.parametrize("name", ["01_attention", "14_a_real_model"])
+def test_a_packed_picture_has_the_colours_of_the_drawn_one(name, tmp_path, monkeypatch):
+    """A pale cell stays pale and in its colour, for each pixel of each picture."""
+    monkeypatch.syspath_prepend(book.ROOT / "book" / "_ext")
+    pack = importlib.import_module("offline").pack
+    cells = notebook.read(book.ROOT / f"book/{name}.ipynb").cells
+    outputs = [data for cell in cells for data in cell.get("outputs", [])]
+    shown = [data.get("data", {}) for data in outputs]
+    drawn = [data["image/png"] for data in shown if "image/png" in data]
+    assert drawn
+    for png in drawn:
+        (picture := tmp_path / "drawn.png").write_bytes(base64.b64decode(png))
+        levels = np.asarray(Image.open(picture).convert("RGB"), dtype=int)
+        pack(picture)
+        packed = np.asarray(Image.open(picture.with_suffix(".webp")).convert("RGB"))
+        assert np.abs(levels - packed).max() <= 10  # of 256
