@@ -70,7 +70,18 @@ def test_aims_facts_and_set_up_stand_in_one_bar(path):
     (bar,) = article.select(".lesson-bar")
     assert "Read first" in bar.p.get_text() and bar.select("details.aims li")
     assert bar.select(".tag_setup")
+    assert [part.name for part in bar.find_all(recursive=False)] == [
+        *("p", "details", "div")  # what comes after the set-up is text like all other
+    ]
     assert bar.find_next("h2") == article.h2
+
+
+@pytest.mark.parametrize("page", CHAPTERS)
+def test_the_code_of_the_opening_is_told_of_as_that_of_each_picture(page):
+    article = soup(book.HTML / f"{page}.html").article
+    folds = article.select("details.hide")
+    drawn = [x for x in folds if "How this picture is drawn" in x.summary.text]
+    assert drawn and all("quiet" in fold.parent["class"] for fold in drawn)
 
 
 @pytest.mark.sweep(13)
