@@ -98,6 +98,8 @@ def test_nothing_is_left_unrendered(page):
         if apart.isdisjoint(map(id, text.parents))
     )
     assert LEFTOVERS.search("".join(texts)) is None
+    folds = [summary.get_text() for summary in article.select("summary")]
+    assert [x for x in folds if re.search(r"[*`]", x)] == []  # HTML knows no such signs
 
 
 def test_no_tex_is_left(page):
@@ -252,6 +254,8 @@ def test_a_deeper_page_leads_to_the_one_beside_it_and_back(path):
     assert leads == [around[place].stem, around[place + 2].stem]
     (back,) = page.select("article .back-to-chapter a")
     assert back["href"] == f"../{chapter.stem}.html"
+    said = [x for x in page.article.select("p") if x.text.startswith("Back to ")]
+    assert len(said) == 1
     title = soup(book.HTML / "book" / f"{chapter.stem}.html").article.h1.get_text()
     assert back.get_text() == f"Back to {title.removesuffix('#')}"
 
