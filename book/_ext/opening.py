@@ -68,7 +68,8 @@ def with_picture(rest: str) -> str:
         cell = re.search(output, text, re.DOTALL)
         text = re.sub(output, "", text, flags=re.DOTALL)
         if cell and cell[1]:
-            shown += f'<div class="cell quiet docutils container">{cell[1]}</div>'
+            kind = "cell quiet docutils container"
+            shown += f'<div class="{kind}">{cell[1]}</div>'
     return f"{heading}{end}\n{shown}{text}"
 
 

@@ -327,3 +327,12 @@ def test_captions_are_numbered_by_chapter(path):
 def test_no_link_begins_with_a_blank_that_would_be_underlined(page):
     links = soup(book.HTML / f"{page}.html").select("article a.internal")
     assert [x.get_text() for x in links if x.get_text().startswith(" ")] == []
+
+
+def test_names_keep_their_capitals_in_the_list_of_references():
+    """BibTeX writes a title in small letters, but for what stands in braces."""
+    source = (book.ROOT / "book" / "references.bib").read_text(encoding="utf-8")
+    titles = " ".join(re.findall(r"^  title *= (.*)$", source, re.M))
+    names = {*re.findall(r"[\w.]*\w[A-Z]\w*", titles)}
+    shown = soup(book.HTML / "book" / "references.html").article.get_text()
+    assert len(names) > 10 and [x for x in sorted(names) if x not in shown] == []
