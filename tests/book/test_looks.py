@@ -20,6 +20,14 @@ OVERLAPS = """() => [...document.querySelectorAll('.bd-search')]
     })"""
 
 
+def test_the_field_of_the_search_page_has_one_frame(visit):
+    field = visit("search").page.locator(".bd-search-container .bd-search")
+    frame = "x => getComputedStyle(x).borderTopWidth"
+    assert [field.evaluate(frame), field.locator("input").evaluate(frame)] == [
+        *("0px", "1px")
+    ]
+
+
 @pytest.mark.parametrize("page", ["book/intro", "search"])
 def test_typed_text_starts_beside_the_magnifier(visit, page):
     opened = visit(page)
