@@ -276,10 +276,10 @@ def test_no_shadow_of_what_can_be_scrolled_lies_on_paper(visit):
 
 
 def test_no_page_ends_between_what_belongs_together(visit):
-    """A picture and its caption; a sentence that ends in a colon and what it says."""
+    """A picture and its caption, the lines of a heading; what ends in a colon."""
     opened = visit("book/05_masks", viewport=PAPER).page
     with printing(opened):
-        inside = opened.locator("article :is(figure, .opening)").evaluate_all(
+        inside = opened.locator("article :is(figure, .opening, h2, h3)").evaluate_all(
             "all => all.map(x => getComputedStyle(x).breakInside)"
         )
         after = opened.locator("article p").evaluate_all(
