@@ -119,6 +119,12 @@ def test_a_cut_edge_has_a_shadow(visit, page, selector, colours):
     assert shaded and all(shaded) and not hidden
 
 
+def test_the_table_of_agreement_fits_a_phone(visit):
+    opened = visit("book/09_they_all_agree", viewport=NARROW).page
+    table = opened.locator("article table", has_text="self, causal")
+    assert table.evaluate("x => x.scrollWidth - x.clientWidth") <= 1
+
+
 @pytest.mark.parametrize("place", range(5))
 def test_the_tables_of_the_notation_fit_a_phone(visit, place):
     opened = visit("book/notation", viewport=NARROW).page
