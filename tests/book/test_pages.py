@@ -83,6 +83,12 @@ def test_pictures_exist_and_are_described(page):
         assert not picture["alt"].endswith(".png"), picture
 
 
+def test_every_caption_stands_where_captions_have_their_look(page):
+    figures = page[1].article.select("figure:has(figcaption)")
+    apart = [x for x in figures if not x.find_parent(class_=["cell_output", "opening"])]
+    assert [x.get_text() for x in apart if not x.find_parent(class_="mha")] == []
+
+
 def test_no_output_is_empty(page):
     for output in page[1].select(".cell_output"):
         shown = output.find(["img", "svg", "table"]) or output.get_text(strip=True)
