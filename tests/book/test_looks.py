@@ -318,6 +318,7 @@ def test_paper_says_what_it_leaves_out_and_whence_it_is(visit, page, hints):
         said = opened.locator(".on-paper").inner_text()
         assert opened.locator(".on-paper").is_visible()
         assert "set-up cell" in said and ("hints" in said) == hints
+        assert ("the checks" in said) != hints  # an assignment folds none
         assert opened.url.partition("?")[0] in said
     assert opened.locator(".on-paper").count() == 0
 
