@@ -123,6 +123,14 @@ def test_a_page_to_play_with_opens_with_its_game(visit, page):
     assert opened.locator(".mha").evaluate(top) < 0.7 * PHONE["height"]
 
 
+def test_the_puzzles_are_called_as_on_their_buttons(visit):
+    page = visit("book/play/break_it", viewport=DESK).page
+    page.wait_for_selector("html[data-widgets=ready]", state="attached")
+    told = page.locator("article li > p > em:first-child:visible").all_inner_texts()
+    buttons = page.locator(".mha-button").all_inner_texts()
+    assert len(told) == 6 and [name for name in told if name not in buttons] == []
+
+
 def test_a_picture_above_the_first_heading_is_refused_in_a_sentence(monkeypatch):
     monkeypatch.setattr(sys, "path", [str(book.ROOT / "book/_ext"), *sys.path])
     from opening import with_picture
