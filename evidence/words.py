@@ -25,7 +25,8 @@ def power(number: float) -> str:
 
 def sentence(test: str) -> str:
     """The name of a test, which says what it holds, in words."""
-    return test.split("::")[-1].removeprefix("test_").replace("_", " ")
+    name = test.split("::")[-1].removeprefix("test_")
+    return name.replace("torchs_", "torch’s_").replace("_", " ")
 
 
 def which_of(known: dict[str, Tensor], tensor: Tensor | None) -> str:

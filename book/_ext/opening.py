@@ -16,7 +16,7 @@ FACTS = re.compile(
     r"<p><strong>(?P<title>[^<]+)</strong></p>\s*"
     r'(?P<aims><ul class="simple">.*?</ul>)\s*'
     r"(?P<facts><p><strong>Read first:.*?</p>)\s*"
-    r'(?P<setup><div class="cell tag_setup .*)',
+    r'(?P<setup><div class="cell tag_setup .*?</details>\s*</div>)',
     re.DOTALL,
 )
 FIGURE = re.compile(
@@ -68,7 +68,8 @@ def with_picture(rest: str) -> str:
         cell = re.search(output, text, re.DOTALL)
         text = re.sub(output, "", text, flags=re.DOTALL)
         if cell and cell[1]:
-            shown += f'<div class="cell docutils container">{cell[1]}</div>'
+            kind = "cell quiet docutils container"
+            shown += f'<div class="{kind}">{cell[1]}</div>'
     return f"{heading}{end}\n{shown}{text}"
 
 

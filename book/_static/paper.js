@@ -14,7 +14,9 @@
   /** What paper leaves out is on the page: where that is, and what of it is meant. */
   function said() {
     const left = [];
-    if (document.querySelector("article .tag_setup")) left.push("The set-up cell and the code of pictures are folded on this page and not printed");
+    const checks = [...document.querySelectorAll("article .quiet summary")].some((x) => x.textContent.includes("✓"));
+    const folded = checks ? "The set-up cell, the checks and the code of pictures" : "The set-up cell and the code of pictures";
+    if (document.querySelector("article .tag_setup")) left.push(`${folded} are folded on this page and not printed`);
     if ([...document.querySelectorAll("article details")].some(isHint)) left.push("so are the hints to its tasks");
     const page = left.length ? "It is" : "This page is";
     const address = location.protocol === "file:" ? "" : `${page} ${location.origin}${location.pathname}.`;

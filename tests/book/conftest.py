@@ -15,7 +15,7 @@ from tools.browser import Visit
 DESK = {"width": 1280, "height": 800}
 PHONE = {"width": 360, "height": 740}
 NARROW = {"width": 390, "height": 844}  # a phone of today
-PAPER = {"width": 718, "height": 1047}  # A4 without its margins
+PAPER = {"width": 680, "height": 994}  # A4 without the margins of book.css
 PATIENCE = 300_000  # milliseconds; nothing here takes one second on a quiet machine
 
 

@@ -348,6 +348,9 @@ FOLDED_CODE = """() => [...document.querySelectorAll(
         'article details.hide:not([open])')]
     .filter(fold => fold.checkVisibility() && fold.getBoundingClientRect().height)
     .map(fold => fold.outerHTML.slice(0, 160))"""
+TALL = """() => [...document.querySelectorAll('article figure, article img')]
+    .filter(e => e.getBoundingClientRect().height > 926) // US Letter, the shorter sheet
+    .map(e => e.outerHTML.slice(0, 160))"""
 OPEN = "document.querySelectorAll('article details[open]').length"
 
 
@@ -355,7 +358,7 @@ def test_paper_shows_all_of_it(reader):
     switch(reader, "light", reader.seen_in[1])
     folds = reader.page.evaluate(OPEN)
     with printing(reader.page, PAPER):
-        for fault in (CUT, EMPTY_FRAMES, FOLDED_CODE):
+        for fault in (CUT, EMPTY_FRAMES, FOLDED_CODE, TALL):
             assert reader.page.evaluate(fault) == []
     assert reader.page.evaluate(OPEN) == folds
 

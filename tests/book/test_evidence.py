@@ -295,6 +295,7 @@ def test_numbers_and_names_in_words():
     assert power(8.6e-16) == "9\u00a0·\u00a010⁻¹⁶"
     assert power(0.0) == "none"
     assert sentence("tests/test_a.py::test_it_is_so") == "it is so"
+    assert sentence("test_it_is_torchs_map") == "it is torch’s map"
     assert table("ab", [[1, "`x`"]]) == "| a | b |\n| :-- | :-- |\n| 1 | `x` |"
 
 

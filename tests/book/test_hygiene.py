@@ -31,6 +31,7 @@ MACHINE_PATH = re.compile(
     r"/(home|root|Users|tmp|work)/|site-packages|\b[A-Z]:\\\w|\bat 0x[0-9a-f]{6}"
 )
 EXERCISE = re.compile(r"\{exercise-start\} ?(.*)\n:label: (.*)\n(:nonumber:)?")
+TABLE, BAR = re.compile(r"(?:^\|.*\n?)+", re.M), re.compile(r"(?<!\\)\|")
 SOLUTION_EDGE = re.compile(r"\{solution-start\} (\S+)|\{solution-(end)\}")
 
 
@@ -149,6 +150,18 @@ def test_every_picture_has_an_alternative_text(page):
         if any("image/png" in output.get("data", {}) for output in cell.outputs):
             alt = cell.metadata.get("mystnb", {}).get("image", {}).get("alt", "")
             assert len(alt) >= LEAST_ALT, cell.source
+
+
+def test_each_row_of_a_table_has_the_cells_of_its_head(page):
+    """A bar in a name would end its cell, and what follows would be lost."""
+    for cell in page.cells:
+        shown = [
+            x.get("data", {}).get("text/markdown", "") for x in cell.get("outputs", [])
+        ]
+        for text in [cell.source] * (cell.cell_type == "markdown") + shown:
+            for table in TABLE.findall(text):
+                rows = [len(BAR.findall(row)) for row in table.splitlines()]
+                assert {*rows} == {rows[0]}, table.splitlines()[rows.index(max(rows))]
 
 
 def test_written_by_our_tool(page):

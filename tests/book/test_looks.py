@@ -20,6 +20,14 @@ OVERLAPS = """() => [...document.querySelectorAll('.bd-search')]
     })"""
 
 
+def test_the_field_of_the_search_page_has_one_frame(visit):
+    field = visit("search").page.locator(".bd-search-container .bd-search")
+    frame = "x => getComputedStyle(x).borderTopWidth"
+    assert [field.evaluate(frame), field.locator("input").evaluate(frame)] == [
+        *("0px", "1px")
+    ]
+
+
 @pytest.mark.parametrize("page", ["book/intro", "search"])
 def test_typed_text_starts_beside_the_magnifier(visit, page):
     opened = visit(page)
@@ -109,6 +117,12 @@ def test_a_cut_edge_has_a_shadow(visit, page, selector, colours):
     opened = visit(page, viewport=PHONE, colours=colours).page
     shaded, hidden = opened.evaluate(SHADE, f"article {selector}")
     assert shaded and all(shaded) and not hidden
+
+
+def test_the_table_of_agreement_fits_a_phone(visit):
+    opened = visit("book/09_they_all_agree", viewport=NARROW).page
+    table = opened.locator("article table", has_text="self, causal")
+    assert table.evaluate("x => x.scrollWidth - x.clientWidth") <= 1
 
 
 @pytest.mark.parametrize("place", range(5))
@@ -268,10 +282,10 @@ def test_no_shadow_of_what_can_be_scrolled_lies_on_paper(visit):
 
 
 def test_no_page_ends_between_what_belongs_together(visit):
-    """A picture and its caption; a sentence that ends in a colon and what it says."""
+    """A picture and its caption, the lines of a heading; what ends in a colon."""
     opened = visit("book/05_masks", viewport=PAPER).page
     with printing(opened):
-        inside = opened.locator("article :is(figure, .opening)").evaluate_all(
+        inside = opened.locator("article :is(figure, .opening, h2, h3)").evaluate_all(
             "all => all.map(x => getComputedStyle(x).breakInside)"
         )
         after = opened.locator("article p").evaluate_all(
@@ -304,6 +318,7 @@ def test_paper_says_what_it_leaves_out_and_whence_it_is(visit, page, hints):
         said = opened.locator(".on-paper").inner_text()
         assert opened.locator(".on-paper").is_visible()
         assert "set-up cell" in said and ("hints" in said) == hints
+        assert ("the checks" in said) != hints  # an assignment folds none
         assert opened.url.partition("?")[0] in said
     assert opened.locator(".on-paper").count() == 0
 

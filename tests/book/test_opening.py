@@ -70,7 +70,18 @@ def test_aims_facts_and_set_up_stand_in_one_bar(path):
     (bar,) = article.select(".lesson-bar")
     assert "Read first" in bar.p.get_text() and bar.select("details.aims li")
     assert bar.select(".tag_setup")
+    assert [part.name for part in bar.find_all(recursive=False)] == [
+        *("p", "details", "div")  # what comes after the set-up is text like all other
+    ]
     assert bar.find_next("h2") == article.h2
+
+
+@pytest.mark.parametrize("page", CHAPTERS)
+def test_the_code_of_the_opening_is_told_of_as_that_of_each_picture(page):
+    article = soup(book.HTML / f"{page}.html").article
+    folds = article.select("details.hide")
+    drawn = [x for x in folds if "How this picture is drawn" in x.summary.text]
+    assert drawn and all("quiet" in fold.parent["class"] for fold in drawn)
 
 
 @pytest.mark.sweep(13)
@@ -110,6 +121,14 @@ def test_a_page_to_play_with_opens_with_its_game(visit, page):
     assert opened.locator(".mha").evaluate(top) < 0.55 * DESK["height"]
     opened.set_viewport_size(PHONE)
     assert opened.locator(".mha").evaluate(top) < 0.7 * PHONE["height"]
+
+
+def test_the_puzzles_are_called_as_on_their_buttons(visit):
+    page = visit("book/play/break_it", viewport=DESK).page
+    page.wait_for_selector("html[data-widgets=ready]", state="attached")
+    told = page.locator("article li > p > em:first-child:visible").all_inner_texts()
+    buttons = page.locator(".mha-button").all_inner_texts()
+    assert len(told) == 6 and [name for name in told if name not in buttons] == []
 
 
 def test_a_picture_above_the_first_heading_is_refused_in_a_sentence(monkeypatch):

@@ -83,6 +83,12 @@ def test_pictures_exist_and_are_described(page):
         assert not picture["alt"].endswith(".png"), picture
 
 
+def test_every_caption_stands_where_captions_have_their_look(page):
+    figures = page[1].article.select("figure:has(figcaption)")
+    apart = [x for x in figures if not x.find_parent(class_=["cell_output", "opening"])]
+    assert [x.get_text() for x in apart if not x.find_parent(class_="mha")] == []
+
+
 def test_no_output_is_empty(page):
     for output in page[1].select(".cell_output"):
         shown = output.find(["img", "svg", "table"]) or output.get_text(strip=True)
@@ -98,6 +104,8 @@ def test_nothing_is_left_unrendered(page):
         if apart.isdisjoint(map(id, text.parents))
     )
     assert LEFTOVERS.search("".join(texts)) is None
+    folds = [summary.get_text() for summary in article.select("summary")]
+    assert [x for x in folds if re.search(r"[*`]", x)] == []  # HTML knows no such signs
 
 
 def test_no_tex_is_left(page):
@@ -253,6 +261,8 @@ def test_a_deeper_page_leads_to_the_one_beside_it_and_back(path):
     assert leads == [around[place].stem, around[place + 2].stem]
     (back,) = page.select("article .back-to-chapter a")
     assert back["href"] == f"../{chapter.stem}.html"
+    said = [x for x in page.article.select("p") if x.text.startswith("Back to ")]
+    assert len(said) == 1
     title = soup(book.HTML / "book" / f"{chapter.stem}.html").article.h1.get_text()
     assert back.get_text() == f"Back to {title.removesuffix('#')}"
 
@@ -324,3 +334,12 @@ def test_captions_are_numbered_by_chapter(path):
 def test_no_link_begins_with_a_blank_that_would_be_underlined(page):
     links = soup(book.HTML / f"{page}.html").select("article a.internal")
     assert [x.get_text() for x in links if x.get_text().startswith(" ")] == []
+
+
+def test_names_keep_their_capitals_in_the_list_of_references():
+    """BibTeX writes a title in small letters, but for what stands in braces."""
+    source = (book.ROOT / "book" / "references.bib").read_text(encoding="utf-8")
+    titles = " ".join(re.findall(r"^  title *= (.*)$", source, re.M))
+    names = {*re.findall(r"[\w.]*\w[A-Z]\w*", titles)}
+    shown = soup(book.HTML / "book" / "references.html").article.get_text()
+    assert len(names) > 10 and [x for x in sorted(names) if x not in shown] == []
