@@ -21,13 +21,14 @@ __all__ = [
     "mask_map",
 ]
 
-# Okabe and Ito's palette, which colour-blind readers can tell apart (without black).
+# Okabe and Ito's palette, which colour-blind readers can tell apart (without black; its
+# yellow is darker, or nothing of it would be left on a dark page).
 COLOURS = (
     "#56B4E9",
     "#E69F00",
     "#009E73",
     "#CC79A7",
-    "#F0E442",
+    "#C8AE00",
     "#0072B2",
     "#D55E00",
     "#999999",
@@ -49,7 +50,8 @@ def signed(role: str | None) -> Colormap:
     both = plt.get_cmap("RdBu")
     least, most = both(0.19), both(0.81)
     if role is not None:
-        most = [1 - TINT * (1 - part) for part in to_rgb(COLOURS[ROLES[role]])]
+        tint = 1 if role == "k" else TINT  # yellow is light by itself
+        most = [1 - tint * (1 - part) for part in to_rgb(COLOURS[ROLES[role]])]
     return LinearSegmentedColormap.from_list(f"signed {role}", [least, "white", most])
 
 

@@ -439,16 +439,30 @@ def test_what_cannot_be_compared_is_named():
 @pytest.mark.parametrize("role", ["q", "k", "v"])
 def test_vectors_of_a_role_have_its_colour_and_ink(role):
     ax = plots.vectors(torch.tensor([[1.0, 0, -1]]), ["cat"], title="t", role=role)
-    paper, red = matplotlib.colors.to_rgb("white"), (0.8, 0.4, 0.4)
     most, none, least = ax.images[0].cmap([1.0, 0.5, 0.0])[:, :3]
-    wanted = [
-        1 - 0.6 * (1 - part)
-        for part in matplotlib.colors.to_rgb(plots.COLOURS[plots.ROLES[role]])
-    ]
-    assert most == pytest.approx(wanted, abs=0.02)
-    assert none == pytest.approx(paper, abs=0.02)
-    assert least == pytest.approx(red, abs=0.15)  # the same for all
+    colour = np.array(matplotlib.colors.to_rgb(plots.COLOURS[plots.ROLES[role]]))
+    hue = matplotlib.colors.rgb_to_hsv(np.stack([colour, most]))[:, 0]
+    assert hue[0] == pytest.approx(hue[1], abs=0.02)
+    assert none == pytest.approx((1, 1, 1), abs=0.02)
+    assert least == pytest.approx((0.8, 0.4, 0.4), abs=0.15)  # red, for all
     assert ax.title.get_color() == plots.INK[role][0]
+    assert contrast(turned(most), turned(np.ones(3))) > 2  # on a dark page, too
+
+
+def turned(colour: np.ndarray) -> np.ndarray:
+    """What `book.css` makes of a picture on a dark page."""
+    inverted = 0.93 - 0.86 * colour
+    rotate = [[-0.574, 1.43, 0.144], [0.426, 0.43, 0.144], [0.426, 1.43, -0.856]]
+    return np.clip(np.array(rotate) @ inverted, 0, 1)
+
+
+def contrast(one: np.ndarray, other: np.ndarray) -> float:
+    linear = [
+        np.where(x <= 0.04045, x / 12.92, ((x + 0.055) / 1.055) ** 2.4)
+        for x in (one, other)
+    ]
+    light = [x @ [0.2126, 0.7152, 0.0722] + 0.05 for x in linear]
+    return max(light) / min(light)
 
 
 def test_matrices_of_a_role_have_its_colour_and_all_others_blue():
