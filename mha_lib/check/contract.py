@@ -211,7 +211,8 @@ def _failure(outcome: dict, probe: dict, seen: Seen) -> dict[str, object]:
     said = {key: outcome[key] for key in ("error", "line") if key in outcome}
     sizes = probe["sizes"] if outcome.get("raised_by") == "torch" else {}
     advice = heads_in_front(said.get("error", ""), said.get("line", ""), sizes)
-    said |= {"advice": advice} if advice else {}
+    if advice:  # told nowhere else
+        return {"sizes": sizes, **said, "advice": advice}
     return {"error": "it did not answer", "sizes": sizes, **said, **anyway}
 
 
