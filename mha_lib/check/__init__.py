@@ -117,7 +117,8 @@ def check(
     options = {"layers": layers, "num_heads": num_heads, "dtype": dtype, "mask": mask}
     diagnosis = diagnose(submission, task, seed=seed, requires=requires, **options)
     asked = TASKS[diagnosis.task]
-    return Report(diagnosis, asked if mask else asked.without_mask())
+    asked = asked if mask else asked.without_mask()
+    return Report(diagnosis, asked.for_class() if _is_class(submission) else asked)
 
 
 def diagnose(
@@ -198,13 +199,19 @@ def _one_thread() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
+def _is_class(submission: object) -> bool:
+    with suppress(Exception, SystemExit):  # of a __class__ of theirs
+        return beside.makes_layers(submission)
+    return False
+
+
 def _task(submission: object, name: str | None) -> Task:
     if name is None:
         name = getattr(submission, "__name__", "")
         if name not in TASKS:
             name = "attention"
             with suppress(Exception, SystemExit):  # of a __class__ of theirs
-                if beside.makes_layers(submission) or isinstance(submission, nn.Module):
+                if _is_class(submission) or isinstance(submission, nn.Module):
                     name = "mha"
     if name not in TASKS:
         raise ValueError(f"task must be one of {', '.join(TASKS)}; got {name!r}")

@@ -181,7 +181,7 @@ def _fault(
 ) -> Fact | None:
     """What is not as it has to be in one probe; None if all is."""
     if "outputs" not in outcome:
-        return Fact(name, _failure(outcome, probe))
+        return Fact(name, _failure(outcome, probe, seen))
     theirs, ours = outcome["outputs"], compute(_asked(seen, loading, probe))
     if seen.task in MASKS:
         mask = seen.boolean(theirs["output"], ours["output"], probe["sizes"])
@@ -204,12 +204,16 @@ def _fault(
     return None
 
 
-def _failure(outcome: dict, probe: dict) -> dict[str, object]:
+def _failure(outcome: dict, probe: dict, seen: Seen) -> dict[str, object]:
+    """What was raised, and whether the ordinary call fails as well (``anyway``)."""
+    ordinary = seen.probe(probe["name"].partition(": ")[2]) or seen.compared[0]
+    anyway = {"anyway": True} if "error" in ordinary[1] else {}
     said = {key: outcome[key] for key in ("error", "line") if key in outcome}
     sizes = probe["sizes"] if outcome.get("raised_by") == "torch" else {}
     advice = heads_in_front(said.get("error", ""), said.get("line", ""), sizes)
-    said |= {"advice": advice} if advice else {}
-    return {"error": "it did not answer", "sizes": sizes, **said}
+    if advice:  # told nowhere else
+        return {"sizes": sizes, **said, "advice": advice}
+    return {"error": "it did not answer", "sizes": sizes, **said, **anyway}
 
 
 def _fits(theirs: Tensor, ours: Tensor, seen: Seen) -> bool:
@@ -258,7 +262,7 @@ def _gradients(seen: Seen, loading: Loading, right: bool) -> Faults:
     probes = [(p, loading.of(o)) for p, o in seen.pairs if p["options"].get("grad")]
     for probe, outcome in probes:
         if "outputs" not in outcome:
-            return {"gradients": Fact("gradients", _failure(outcome, probe))}
+            return {"gradients": Fact("gradients", _failure(outcome, probe, seen))}
     found: Faults = {"gradients": None}
     lost = [(p, o["without_gradient"]) for p, o in probes if o.get("without_gradient")]
     if lost:
@@ -325,6 +329,6 @@ def _asked_for(seen: Seen) -> Faults:
     for name, probe in (("half_precision", "half"), ("any_device", "device")):
         if pair := seen.probe(probe):
             fails = "error" in pair[1]
-            failure = _failure(pair[1], pair[0])
+            failure = _failure(*pair[::-1], seen)
             found[name] = Fact(name, failure) if fails else None
     return found

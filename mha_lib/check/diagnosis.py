@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import torch
 
 from mha_lib.check import training
-from mha_lib.check.beside import ORDERS, OTHER_SHAPE, RAN_WITH, UNFINISHED, located
+from mha_lib.check.beside import ORDERS, RAN_WITH, UNFINISHED
 from mha_lib.check.by_size import BY_SIZE, told_by_size
 from mha_lib.check.catalogue import GIVEN, MISTAKES, SPLITS, WEIGHTED
 from mha_lib.check.contract import (
@@ -29,14 +29,13 @@ from mha_lib.check.explained import (
     where_it_answers,
     worthwhile,
 )
-from mha_lib.check.failures import failed_at, hint, of_error, of_ones, of_sizes
-from mha_lib.check.letters import legend
+from mha_lib.check.failures import failed_at, in_full, of_error, of_ones, of_sizes
 from mha_lib.check.properties import properties_of
 from mha_lib.check.reference import Route, compute
 from mha_lib.check.search import Case, fitting_policies, names
 from mha_lib.check.seen import SPECIAL, Loading, Seen, shape_fits
 from mha_lib.check.tasks import TASKS
-from mha_lib.check.unnamed import made_otherwise, of_masks, one_of
+from mha_lib.check.unnamed import made_otherwise, of_masks, one_of, tokens_as_heads
 from mha_lib.check.words import CONFIDENCE, Fact, in_words
 
 __all__ = ["Diagnosis", "conclude"]
@@ -66,6 +65,7 @@ class Diagnosis:
         error: why there is no answer, or the first error, in words.
         example: one place where theirs is wrong.
         raised: those of ``mistakes`` that an error showed, and no comparison.
+        advised: whether ``error`` says what to do about it.
     """
 
     task: str
@@ -80,6 +80,7 @@ class Diagnosis:
     error: str | None = None
     example: Example | None = None
     raised: list[str] = field(default_factory=list)
+    advised: bool = False
 
     @property
     def confidence(self) -> str:
@@ -139,13 +140,7 @@ def conclude(
     probe, first = errors[0] if errors else ({}, {})
     found = Diagnosis(task, "failed")
     if first:
-        found.error = located(first["error"], first.get("line", ""))
-        if first.get("raised_by") == "torch":
-            found.error += legend(first["error"], probe["sizes"])
-        if first.get("code") == OTHER_SHAPE:
-            own = {letter: probe["sizes"][letter] for letter in "HDE"}
-            found.error += f".{legend(first['error'], own)}"
-        found.error += hint(first["error"], first.get("line", ""), probe["sizes"])
+        found.error, found.advised = in_full(first, probe["sizes"])
     if first.get("code") == UNFINISHED:
         found.verdict, found.properties = UNFINISHED, {"runs": False}
         return found
@@ -233,9 +228,13 @@ def _judge(
         # Where other numbers are wrong, those of a probe of conduct show nothing.
         shows = sound or fact.code == RAN_WITH or "error" in fact.values
         shows |= fact.code == "no-gradient" and found.verdict != "failed"
-        told = "error" in fact.values and any(
-            str(failed_at(fact)) in str(text)
-            for text in (found.error, *map(failed_at, said))
+        told = (
+            fact.values.get("anyway")
+            or "error" in fact.values
+            and any(
+                str(failed_at(fact)) in str(text)
+                for text in (found.error, *map(failed_at, said))
+            )
         )
         if (
             shows
@@ -283,6 +282,8 @@ def _verdict(found: Diagnosis, seen: Seen, explanations: list, cases: list) -> N
             shapes["sizes"] = wrong[0].problem.sizes
             if not (found.error and _by_chance(wrong[0])):
                 found.error = in_words(Fact("wrong-shape", shapes))
+            if tokens_as_heads(wrong):
+                found.evidence.append(Fact("tokens-as-heads"))
             if "weights" in right and got == tuple(right["weights"].shape):
                 found.evidence.append(Fact("weights-came-first"))
         return

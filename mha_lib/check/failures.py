@@ -5,7 +5,8 @@ import re
 from collections.abc import Mapping
 from itertools import combinations
 
-from mha_lib.check.beside import SQUARE_MASK
+from mha_lib.check.beside import OTHER_SHAPE, SQUARE_MASK, located
+from mha_lib.check.letters import legend, of_numbers
 from mha_lib.check.search import Case
 from mha_lib.check.words import Fact
 
@@ -54,6 +55,8 @@ OF_SCORES = {  # the same, where queries and keys meet
     (r"tensor a .* tensor b|batch2 tensor to be", r"transpose\(\d, ?\d\).*"): " Count "
     "the axes from the end, whatever stands before: k.transpose(-2, -1).",
 }
+CUTS = r"split|cut|heads"  # in the name of what cuts a tensor into heads
+JOINS = r"merge|join|concat|combine"  # and of what brings them together
 OF_CODE = {SQUARE_MASK: "causal-square"}  # and what we have noted ourselves
 
 
@@ -66,6 +69,69 @@ def of_error(outcome: dict) -> list[str]:
     text = outcome.get("error", "")
     found = [name for name, pattern in OF_TORCH.items() if re.search(pattern, text)]
     return found[:1]
+
+
+def in_full(outcome: Mapping[str, str], sizes: Mapping[str, int]) -> tuple[str, bool]:
+    """An error in words, and whether they say what to do about it.
+
+    Args:
+        outcome: of the call that failed.
+        sizes: of the call: B, T, S, H, D, E.
+    """
+    error, line = outcome["error"], outcome.get("line", "")
+    said = located(error, line)
+    if outcome.get("raised_by") == "torch":
+        said += legend(error, sizes)
+    if outcome.get("code") == OTHER_SHAPE:
+        said += f".{legend(error, {letter: sizes[letter] for letter in 'HDE'})}"
+    name, _, given = outcome.get("got", "").partition("(")
+    here = f"called in your line {outcome.get('called')}"
+    if name and (cause := _came_so_already(name, given, sizes)):
+        return f"{cause}; {here}. What it raised: {said}", True
+    advice = hint(error, line, sizes)
+    advice += _wrong_count(error, (line, outcome.get("called", "")), sizes)
+    if name:
+        shapes = " ".join(re.findall(r"=\([\d, ]*\)", given))
+        letters = of_numbers(map(int, re.findall(r"\d+", shapes)), sizes)
+        given = given.removesuffix(")").replace("=", " ")
+        came = (
+            f"got {given}{f', where {letters}' * bool(letters)}; " if given else "is "
+        )
+        return f"{said}{advice} {name} {came}{here}", bool(advice)
+    return said + advice, bool(advice or "code" in outcome)
+
+
+def _came_so_already(name: str, given: str, sizes: Mapping[str, int]) -> str:
+    """Heads that are to be cut a second time, or joined without being apart."""
+    shapes = re.findall(r"=\(([\d, ]+)\)", given)
+    if len(shapes) != 1 or "H" not in sizes:
+        return ""
+    got = tuple(map(int, re.findall(r"\d+", shapes[0])))
+    joins = re.search(JOINS, name)
+    if not joins and not re.search(CUTS, name):
+        return ""
+    for length in "TS":
+        axes = ("B", length, "E") if joins else ("B", "H", length, "D")
+        if got == tuple(sizes.get(letter) for letter in axes):
+            so = "its heads are joined already" if joins else "it is split already"
+            letters = f"({', '.join(axes)})"
+            return f"{name} got a tensor of {len(got)} axes, {letters}: {so}"
+    return ""
+
+
+def _wrong_count(error: str, lines: tuple[str, ...], sizes: Mapping[str, int]) -> str:
+    """A number of heads that is none, where E is cut."""
+    H, E = sizes.get("H"), sizes.get("E")
+    found = re.search(r"shape '\[([-\d, ]+)\]' is invalid|sizes \[([-\d, ]+)\]", error)
+    if not found or not H or not E:
+        return ""
+    cut = [int(x) for x in (found[1] or found[2]).split(",")]
+    for n, size in zip(cut, cut[1:]):
+        if n < 2 or n == H or E % n == 0 or size not in (E // n, -1):
+            continue
+        if any(re.search(rf"\b{n}\b", line.partition(":")[2]) for line in lines):
+            return f" Is {n} written where num_heads belongs?"
+    return ""
 
 
 def hint(error: str, line: str, sizes: Mapping[str, int]) -> str:
@@ -84,6 +150,7 @@ def hint(error: str, line: str, sizes: Mapping[str, int]) -> str:
             return said + words
     by_sizes = _heads_apart, _mask_without_heads, _axes_that_meet, _piece_of_a_token
     by_sizes += heads_in_front, _lost_axis, _entry_by_entry, _three_thirds
+    by_sizes += (_tokens_for_heads,)
     of_pieces = re.search(r"[qk]\w*\[\w+\] ?(@|,) ?[qkv]\w*\[\w+\]", line)
     if of_pieces and not _keeps_batch(error, sizes):
         return said + FIRST_AXIS
@@ -175,6 +242,20 @@ def _piece_of_a_token(error: str, line: str, sizes: Mapping[str, int]) -> str:
     return (
         " The matrix takes E = H·D numbers: are the heads joined before it, all of "
         "them and along the last axis (torch.cat(…, dim=-1))?"
+    )
+
+
+def _tokens_for_heads(error: str, line: str, sizes: Mapping[str, int]) -> str:
+    """A merge joined T with D, and the matrix behind it takes E."""
+    met = _numbers(r"\((\d+)x(\d+) and (\d+)x\d+\)", error)
+    if not met or "H" not in sizes or sizes["T"] == sizes["H"]:
+        return ""
+    B, T, H, D = (sizes[letter] for letter in "BTHD")
+    if met[0] not in (H, B * H) or met[1:] != [T * D, sizes["E"]]:
+        return ""
+    return (
+        " T·D numbers came where E = H·D are due: before a merge, (B, H, T, D), the "
+        "heads come before the tokens."
     )
 
 

@@ -4,12 +4,13 @@ from mha_lib.check.by_size import BY_SIZE
 from mha_lib.check.diagnosis import Diagnosis
 from mha_lib.check.words import Fact
 
-__all__ = ["next_step", "where"]
+__all__ = ["causes", "next_step", "where"]
 
 CASE = "right: "  # begins the property of a case
+MOST = 3  # cases that are listed where the cause is known
 AFTER = {"weights-right", "not-times-values", "normalised"}  # what is behind the map
 BEFORE = {"weights-first", "scores-times", "map-sums", "later-unseen", "some-unseen"}
-SAYS_IT = {  # facts that are a next step
+CAUSES = {  # facts that say what is wrong, and so what to do next
     *("cut-otherwise", "as-if-exchanged", "as-if-inverted", "as-if-folded"),
     *(
         "as-if-equal",
@@ -20,7 +21,7 @@ SAYS_IT = {  # facts that are a next step
         "fill-nan",
     ),
     *("padding-at-left", "padding-turned", "padding-of-one"),
-    *("heads-and-features", "slices-overlap"),
+    *("heads-and-features", "slices-overlap", "tokens-as-heads", "mask-in-front"),
     *("right-in-training", "sums-alone"),
 }
 STEPS = {  # of the other tasks
@@ -36,6 +37,11 @@ OF_ONE = {  # of attention, which has neither projections nor heads of its own
 }
 
 
+def causes(found: Diagnosis) -> list[Fact | str]:
+    """What was seen that tells what is wrong."""
+    return [x for x in found.evidence if getattr(x, "code", "") in CAUSES]
+
+
 def where(found: Diagnosis) -> list[Fact]:
     """In which calls it is right, and in which it is not."""
     holds = found.properties
@@ -45,7 +51,8 @@ def where(found: Diagnosis) -> list[Fact]:
     if cases:
         right = [name for name, holds in cases.items() if holds]
         wrong = [name for name, holds in cases.items() if not holds]
-        facts.append(Fact("cases", {"right": right, "wrong": wrong}))
+        short = {"most": MOST} if found.advised or causes(found) else {}
+        facts.append(Fact("cases", {"right": right, "wrong": wrong, **short}))
     plain, masked = (holds.get(f"right_{x}_mask") for x in ("without", "with"))
     if None not in (plain, masked) and not (plain and masked) and not by_size:
         facts.append(Fact("with-and-without", {"plain": plain, "masked": masked}))
@@ -57,7 +64,7 @@ def where(found: Diagnosis) -> list[Fact]:
 def next_step(found: Diagnosis) -> list[Fact]:
     """What to try first, by what was seen; nothing where that says it already."""
     codes = {fact.code for fact in found.evidence if isinstance(fact, Fact)}
-    if codes & SAYS_IT:
+    if found.advised or causes(found):
         return []
     holds = found.properties
     if codes & {*BY_SIZE}:

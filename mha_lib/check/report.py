@@ -7,7 +7,7 @@ from typing import TypedDict
 from mha_lib.check import picture
 from mha_lib.check.catalogue import MISTAKES, Mistake
 from mha_lib.check.diagnosis import Diagnosis
-from mha_lib.check.next_step import next_step, where
+from mha_lib.check.next_step import causes, next_step, where
 from mha_lib.check.sections import link, section_title
 from mha_lib.check.tasks import Task
 from mha_lib.check.words import in_words
@@ -23,6 +23,7 @@ HEADLINES = {
     "numbers.",
     "unknown": "Your {title} is wrong, in a way that has no name here. What was seen, "
     "and what to do next:",
+    "explained": "Your {title} is wrong. Look at this first:",
     "failed": "Your {title} gave no answer that could be compared.",
     "unfinished": "Your {title} is not finished yet.",
 }
@@ -85,7 +86,11 @@ class Report:
         title = self.task.title
         if d.verdict != "right":
             title = title.removeprefix("the ")  # "your causal mask"
-        found = [_line(0, HEADLINES[d.verdict].format(title=title, count=count))]
+        known = causes(d) if d.verdict == "unknown" else []
+        explained = bool(known) or (d.verdict == "unknown" and d.advised)
+        headline = HEADLINES["explained" if explained else d.verdict]
+        found = [_line(0, headline.format(title=title, count=count))]
+        found += [_line(1, in_words(fact)) for fact in known]
         if d.error is not None and d.verdict != "right":
             found.append(_line(1, d.error))
             if not self._required_below:
@@ -104,7 +109,12 @@ class Report:
         found += [_line(1, in_words(fact)) for fact in d.unmet]
         if d.verdict == "unmet" and d.error is None:
             found.append(_line(1, "With that mended, the rest is right."))
-        found += [_line(1, in_words(fact)) for fact in d.evidence]
+        vague = {"masks-unknown"} if explained else set()
+        found += [
+            _line(1, in_words(fact))
+            for fact in d.evidence
+            if fact not in known and getattr(fact, "code", "") not in vague
+        ]
         for key, value in d.policy.items():
             if key == "weights" and any(fact.code == "weights" for fact in d.unmet):
                 continue  # the task asks for other weights

@@ -66,13 +66,36 @@ def _masked_otherwise(seen: Seen, cases: list[Case]) -> list[Fact]:
     return [Fact(code) for code in found]
 
 
+def tokens_as_heads(cases: list[Case]) -> bool:
+    """Whether heads were joined as if (B, H, T, D) were (B, T, H, D)."""
+    found = []
+    for case in cases:
+        B, T, H, D = map(case.problem.sizes.get, "BTHD")
+        if T is None or H is None or T == H:
+            continue
+        found.append(case.output.shape == (B, H, T * D))
+    return bool(found) and all(found)
+
+
 def of_masks(task: str, cases: list[Case]) -> Fact:
     """What is seen of the masks, where all is right without one."""
+    if _in_front(cases):
+        return Fact("mask-in-front")
     if _nan(cases):
         return Fact("fill-nan")
     if _leaks(task, cases):
         return Fact("fill-leaks")
     return _of_some_heads(cases) or Fact("masks-unknown")
+
+
+def _in_front(cases: list[Case]) -> bool:
+    """Whether all that a mask does beside what it should is one more axis."""
+    masked = [case for case in cases if case.problem.masked]
+    return bool(masked) and all(
+        case.output is not None
+        and case.output.shape == (1, *compute(case.problem)["output"].shape)
+        for case in masked
+    )
 
 
 def _of_some_heads(cases: list[Case]) -> Fact | None:

@@ -214,7 +214,7 @@ def _mixed(seed: int, name: str) -> int:
 # --- what a submission sent ---------------------------------------------------------
 
 FLAGS = ("repeat_differs", "weights_detached")
-MESSAGES = ("error", "line", "raised_by", "code")
+MESSAGES = ("error", "line", "called", "got", "raised_by", "code")
 LISTS = ("changed_inputs", "without_gradient", "missing")
 
 

@@ -102,3 +102,18 @@ def test_with_a_mask_it_is_still_asked_for():
 def test_a_task_that_has_no_such_form_says_so(task):
     with pytest.raises(ValueError, match=f"for attention and mha; got {task}"):
         check(right, task, mask=False)
+
+
+def test_before_heads_an_axis_is_told_without_them():
+    def softmax(q, k, v):
+        return (q @ k.mT / q.shape[-1] ** 0.5).softmax(dim=1) @ v
+
+    def scale(q, k, v):
+        return (q @ k.mT / q.shape[1] ** 0.5).softmax(dim=-1) @ v
+
+    for function, words in (
+        (softmax, "  dim=1 is the keys only where there is no batch: check calls"),
+        (scale, "  q.shape[1] is D only where there is no batch: check calls"),
+    ):
+        _, first, *_ = repr(check(function, "attention", mask=False)).splitlines()
+        assert first.startswith(words) and "heads," not in first

@@ -366,7 +366,7 @@ def test_a_cube_of_another_shape_is_a_sentence():
             return torch.einsum("bte,hec->btc", query, self.U) + 0 * self.W.sum()
 
     layers = {"qkv": "W", "o": "U"}
-    words = "the weights of o must have the shape (3, 5, 15); yours has (3, 15, 15)"
+    words = "`U` must have the shape (H, D, E) = (3, 5, 15); yours has (3, 15, 15)"
     words += ". Here 3 is H, 5 is D, 15 is E."
     assert diagnose(Wide, "mha", layers=layers).error == words
 

@@ -356,3 +356,12 @@ def test_a_class_that_raises_is_a_sentence(kind, task):
     found = diagnose(kind(), task)
     assert found.verdict == "failed"
     assert "its __class__ raises RuntimeError: no class" in found.error
+
+
+def test_of_a_class_is_required_what_concerns_one():
+    def function(query, key, value, weights, num_heads, mask=None):
+        return None
+
+    assert "weights W_q" in repr(check(function, "mha"))
+    said = repr(check(KeyOfTheQuery, "mha"))
+    assert "weights W_q" not in said and "boolean mask (B, T, S)" in said

@@ -131,3 +131,33 @@ def test_scores_are_told_by_what_they_are_divided():
 )
 def test_what_a_name_rests_on_is_said_with_what_to_do(values, words):
     assert words in WORDS["reproduced"](**values)
+
+
+def test_a_cause_stands_before_a_short_list_of_cases():
+    def cut(x, num_heads):
+        B, T, E = x.shape
+        return x.view(B, T, E // num_heads, num_heads).transpose(1, 2)
+
+    def join(x):
+        B, T, H, D = x.shape
+        return x.transpose(1, 2).reshape(B, T, H * D)
+
+    for function, task, cause in (
+        (cut, "split_heads", "cut into D heads of size H"),
+        (join, "merge_heads", "the heads come before the tokens"),
+    ):
+        headline, first, *rest = repr(check(function, task)).splitlines()
+        assert "no name" not in headline and cause in first
+        assert any(line.endswith("B = H and 9 more.") for line in rest), rest
+
+
+def test_a_mask_with_an_axis_in_front_is_told_first():
+    def attention(q, k, v, mask=None):
+        scores = q @ k.mT / q.shape[-1] ** 0.5
+        if mask is not None:
+            scores = scores.masked_fill(~mask[None], -torch.inf)
+        return scores.softmax(-1).nan_to_num() @ v
+
+    headline, first, *rest = repr(check(attention)).splitlines()
+    assert "no name" not in headline and "as mask[None] makes it" in first
+    assert not any("Next:" in line or "no mistake" in line for line in rest)

@@ -78,7 +78,7 @@ class Holder:
                 value = value.view([self._sizes(sizes)[x] for x in lie])
                 slot.put(value.permute([lie.index(x) for x in axes]))
             else:
-                slot.put(self._fit(value, slot.shape, sizes["E"], loading))
+                slot.put(self._fit(value, slot, sizes["E"], loading))
         count = len(self.biases) or 1
         parts = [b / count] * count if self.parts == "o" else b.chunk(count)
         for x, value in zip(self.biases, parts):
@@ -98,13 +98,15 @@ class Holder:
         fitting = [way for way in ways if [sizes[x] for x in way] == [*shape]]
         if not fitting:
             required = tuple(sizes[x] for x in letters)
-            self._refuse(required, shape)
+            axes = [str(sizes[x]) if x == "n" else x.upper() for x in letters]
+            self._refuse(axes, required, shape)
         wanted = "".join("nhd"[i] for i in order)
         axes = next((x for x in fitting if x.replace("e", "") == wanted), fitting[0])
         turned = self.either_way and loading == "transposed"
         return axes.translate(str.maketrans("ed", "de")) if turned else axes
 
-    def _fit(self, W: Tensor, shape: torch.Size, E: int, loading: str) -> Tensor:
+    def _fit(self, W: Tensor, slot: Slot, E: int, loading: str) -> Tensor:
+        shape = slot.shape
         if self.stacked:
             W = W.view(-1, E, E)
             fitting = [W.mT if self.either_way and loading != "transposed" else W]
@@ -115,11 +117,24 @@ class Holder:
         for turned in fitting:
             if turned.shape == shape:
                 return turned
-        return self._refuse(W.shape, shape)
+        return self._refuse(self._letters, fitting[0].shape, shape)
 
-    def _refuse(self, required: tuple[int, ...], got: tuple[int, ...]) -> NoReturn:
+    @property
+    def _letters(self) -> list[str]:
+        """The axes of one of its matrices, as they are to lie."""
+        n = len(self.parts)
+        if self.stacked:
+            return [str(n), "E", "E"]
+        cut = f"{n}·" * (n > 1) + ("E" if len(self.slots) == 1 else "D")
+        axes = ["E", cut] if self.parts == "o" else [cut, "E"]
+        return axes[::-1] if self.out_in is False else axes
+
+    def _refuse(self, axes: list[str], required: tuple, got: tuple) -> NoReturn:
+        name, attribute = self.slots[0].path, self.slots[0].name
+        if name.rpartition(".")[2] != attribute:  # the path of a layer
+            name += f".{attribute}"
         shapes = {"required": tuple(required), "got": tuple(got)}
-        raise Advice(OTHER_SHAPE, parts=self.parts, **shapes)
+        raise Advice(OTHER_SHAPE, name=name, axes=f"({', '.join(axes)})", **shapes)
 
 
 def _keeps_out_in(child: nn.Module) -> bool | None:

@@ -5,8 +5,10 @@ import inspect
 import os
 import traceback
 from pathlib import Path
+from types import FrameType
 
 import torch
+from torch import Tensor, nn
 
 TORCH = str(Path(torch.__file__).parent) + os.sep
 NOT_THEIRS = (str(Path(torch.__file__).parents[1]), inspect.__file__[:-10])
@@ -45,8 +47,7 @@ ADVICE = {  # what to do, by the code of the error
     "one-layer-for-all": "self.{name} holds one and the same layer {times} times, so "
     "that all heads have the same weights: make a new one each time, "
     "[… for _ in range(num_heads)]",
-    OTHER_SHAPE: "the weights of {parts} must have the shape {required}; yours has "
-    "{got}",
+    OTHER_SHAPE: "`{name}` must have the shape {axes} = {required}; yours has {got}",
     "wants-more": "{name} must be made as {name}(embed_dim, num_heads); it also wants "
     "{wants!r}. Pass a module that you made, or give the parameter a default",
     "not-made": "{name}({given}) could not be made: {error}",
@@ -94,14 +95,39 @@ def failure(error: BaseException) -> dict[str, str]:
     if not (text and frames[-1:] and frames[-1].filename == DRIVER and _raised(error)):
         text = f"{kind}: {text}" if text else kind
     found = {"error": text}
-    for frame in reversed(frames):
-        if not frame.filename.startswith(NOT_THEIRS):
-            line = f": {frame.line}" if frame.line else ""
-            found["line"] = f"{frame.lineno}{line}"
-            break
+    walked = zip(traceback.walk_tb(error.__traceback__), frames)
+    theirs = [x for x in walked if not x[1].filename.startswith(NOT_THEIRS)]
+    if theirs:
+        found["line"] = _line(theirs[-1][1])
+    named = [x for x in theirs if not x[1].name.startswith("<")]  # no lambda, no loop
+    if len(named) > 1:
+        found["called"] = _line(named[0][1])
+        found["got"] = _call(named[-1][0][0])
     if isinstance(error, RuntimeError) and _of_torch(error):
         found["raised_by"] = "torch"
     return found
+
+
+def _line(frame: traceback.FrameSummary) -> str:
+    """Its number and its text."""
+    return f"{frame.lineno}: {frame.line}" if frame.line else f"{frame.lineno}"
+
+
+def _call(frame: FrameType) -> str:
+    """How a function was called: the shapes of tensors, and whole numbers.
+
+    What it binds anew is left out: nothing tells any more what came.
+    """
+    code, here = frame.f_code, frame.f_locals
+    stored = [x.argval for x in dis.get_instructions(code) if "STORE_" in x.opname]
+    again = {name for x in stored for name in (x if isinstance(x, tuple) else (x,))}
+    came = []
+    for name in code.co_varnames[: code.co_argcount]:
+        x = here.get(name)
+        if name in again or type(x) not in (Tensor, nn.Parameter, int):
+            continue
+        came.append(f"{name}={x if isinstance(x, int) else (*x.shape,)}")
+    return f"{code.co_name}({', '.join(came)})"
 
 
 def _of_torch(error: BaseException) -> bool:

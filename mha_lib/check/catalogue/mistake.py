@@ -30,7 +30,7 @@ class Mistake:
         stages: the stages that it replaces; each of them alone is this mistake.
         tasks: where it can happen.
         undo: see `Stage`.
-        elsewhere: the cause in the letters of a task that lays its axes otherwise.
+        elsewhere: symptom and cause for a task that has other axes, or other words.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Mistake:
     stages: dict[str, Callable] = field(default_factory=dict)
     tasks: tuple[str, ...] = WEIGHTED
     undo: Callable[[Tensor], Tensor] | None = None
-    elsewhere: dict[str, str] = field(default_factory=dict)
+    elsewhere: dict[str, tuple[str, str]] = field(default_factory=dict)
 
     @property
     def message(self) -> str:
@@ -49,5 +49,5 @@ class Mistake:
         return self.message_in("")
 
     def message_in(self, task: str) -> str:
-        """The same in the letters of a task."""
-        return f"{self.symptom}: {self.elsewhere.get(task, self.cause)}."
+        """The same for a task."""
+        return ": ".join(self.elsewhere.get(task, (self.symptom, self.cause))) + "."

@@ -7,6 +7,12 @@ from mha_lib.check.reference import LAYERS
 
 _SCALE = "01_attention#the-scale-forgotten-or-taken-from-the-wrong-size"
 
+_IN_FRONT = (
+    "q.shape[1] is D only where there is no batch",
+    "check calls with two more axes in front, and the scores are divided by the root "
+    "of the second of them. Count from the end: D is q.shape[-1]",
+)
+
 
 def _over_root(letter: str) -> Callable:
     return lambda p, width: (getattr(p, letter) ** -0.5, 1.0)
@@ -38,6 +44,7 @@ MISTAKES = (
         _SCALE,
         "omihub777/ViT-CIFAR#11",
         stages={"scale": _over_root("H")},
+        elsewhere={"attention": _IN_FRONT},
     ),
     Mistake(
         "scale-query-length",

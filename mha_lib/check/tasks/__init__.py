@@ -44,6 +44,7 @@ class Task:
         shape: of its answer, in letters; "" where that is not fixed.
         conclude: judges the outcomes where no search for stages of attention does.
         mistakes: what such a task can name, with a sentence each.
+        of_class: the part of its signature that concerns a class; "" where that is all.
         unmasked: its signature before there are masks; "" where there is none.
         masks: whether any of its probes has a mask.
     """
@@ -57,6 +58,7 @@ class Task:
     shape: str = ""
     conclude: Callable | None = None
     mistakes: Mapping[str, str] = field(default_factory=dict, compare=False)
+    of_class: str = ""
     unmasked: str = ""
     masks: bool = True
 
@@ -69,7 +71,12 @@ class Task:
         if not self.unmasked:
             raise ValueError(f"mask=False is for attention and mha; got {self.name}")
         title = f"{self.title} (no mask)"
-        return replace(self, title=title, signature=self.unmasked, masks=False)
+        own = {"title": title, "signature": self.unmasked, "of_class": ""}
+        return replace(self, masks=False, **own)
+
+    def for_class(self) -> "Task":
+        """The same task, where a class was given."""
+        return replace(self, signature=self.of_class or self.signature)
 
     def probes(
         self,
@@ -102,10 +109,25 @@ class Task:
         return [probe | told for probe in probes]
 
 
+_CLASS = "A class made as Class(embed_dim, num_heads)"
 _MHA = (
-    "A class made as Class(embed_dim, num_heads), a module, or a function "
-    "f(query, key, value, weights, num_heads, mask=None) with weights W_q, b_q, …, "
-    "W_o, b_o as nn.Linear keeps them. "
+    f"{_CLASS}, a module, or a function f(query, key, value, weights, num_heads, "
+    "mask=None) with weights W_q, b_q, …, W_o, b_o as nn.Linear keeps them. "
+)
+_BATCH_FIRST = (
+    "It is called with query (B, T, E), key and value (B, S, E) and a "
+    "boolean mask (B, T, S), True = may attend, or without, and returns "
+    "the output (B, T, E), or (output, weights) with weights (B, H, T, S)."
+)
+_SEQUENCE_FIRST = (
+    "It is called with query (T, B, E), key and value (S, B, E) and a "
+    "boolean mask (T, S, B), True = may attend, or without, and returns "
+    "the output (T, B, E), or (output, weights) with weights (B, H, T, S)."
+)
+_AS_IN_TENSORFLOW = (
+    "ReLU on the three projections, values from the keys, heads concatenated "
+    "on the batch axis, keys hidden whose embedding is all zero, with "
+    "causality also the later ones; then W_o. No residual, no norm."
 )
 _LAYER = ("repeat", "grad", "dtype", "device", "train", "dropout")
 
@@ -174,37 +196,35 @@ TASKS = {
         Task(
             "mha",
             "multi-head attention, batch first",
-            _MHA + "It is called with query (B, T, E), key and value (B, S, E) and a "
-            "boolean mask (B, T, S), True = may attend, or without, and returns "
-            "the output (B, T, E), or (output, weights) with weights (B, H, T, S).",
+            _MHA + _BATCH_FIRST,
             _LAYER,
             mha,
             shape="(B, T, E)",
-            unmasked="A class made as Class(embed_dim, num_heads). It is called with "
-            "query (B, T, E), key and value (B, S, E) and returns the output "
-            "(B, T, E), or (output, weights) with weights (B, H, T, S).",
+            of_class=f"{_CLASS}. {_BATCH_FIRST}",
+            unmasked=f"{_CLASS}. It is called with query (B, T, E), key and value "
+            "(B, S, E) and returns the output (B, T, E), or (output, weights) with "
+            "weights (B, H, T, S).",
         ),
         Task(
             "mha_sequence_first",
             "multi-head attention, sequence first",
-            _MHA + "It is called with query (T, B, E), key and value (S, B, E) and a "
-            "boolean mask (T, S, B), True = may attend, or without, and returns "
-            "the output (T, B, E), or (output, weights) with weights (B, H, T, S).",
+            _MHA + _SEQUENCE_FIRST,
             _LAYER,
             lambda draw: mha(draw, sequence_first=True),
             shape="(T, B, E)",
+            of_class=f"{_CLASS}. {_SEQUENCE_FIRST}",
         ),
         Task(
             "split_concat",
             "multi-head attention as in TensorFlow",
             "A class, a module called with (queries, keys, causality), or a function "
             "f(queries, keys, weights, num_heads, causality=False) -> (B, T, E). "
-            "ReLU on the three projections, values from the keys, heads concatenated "
-            "on the batch axis, keys hidden whose embedding is all zero, with "
-            "causality also the later ones; then W_o. No residual, no norm.",
+            + _AS_IN_TENSORFLOW,
             _LAYER[:4],
             split_concat,
             shape="(B, T, E)",
+            of_class=f"{_CLASS}. It is called with (queries, keys, causality) and "
+            f"returns (B, T, E). {_AS_IN_TENSORFLOW}",
         ),
     )
 }

@@ -49,6 +49,7 @@ def _unkept(where: str, hint: str = "") -> Callable[..., str]:
         dtype: str = "",
         sizes: Mapping[str, int] | None = None,
         advice: str = "",
+        anyway: bool = False,
     ) -> str:
         if error:
             said = f"As the task calls it, {where}, it fails: {located(error, line)}."

@@ -59,9 +59,6 @@ def _shapes(
         said += "; three times as many numbers: chunk(3, dim=-1) gives q, k and v"
     if got[-1:] == (3 * required[-1],) and got[:1] == (required[0] // 3,):
         said += "; chunk cuts the first axis, the batch, unless told: chunk(3, dim=-1)"
-    T, H, D = ((sizes or {}).get(letter) for letter in "THD")
-    if T != H and T and D and tuple(got[1:]) == (H, T * D):
-        said += "; before a merge, (B, H, T, D), the heads come before the tokens"
     return said
 
 
@@ -145,6 +142,10 @@ FOUND: dict[str, str | Callable[..., str]] = {
     ),
     "heads-and-features": "It is right but for x, which is cut into D heads of size "
     "H: view(B, T, H, D) is due before the transpose, not view(B, T, D, H).",
+    "tokens-as-heads": "Tokens and heads are taken for each other: before a merge, "
+    "(B, H, T, D), the heads come before the tokens, B, H, T, D = x.shape.",
+    "mask-in-front": "Without a mask all is right. With one the result has an axis of "
+    "size 1 in front, as mask[None] makes it: the mask fits the scores as it is.",
     "slices-overlap": "It is right but for x, of which head h gets the features h to "
     "h + D - 1, which overlap: h * D to (h + 1) * D - 1 are due.",
     "padding-at-left": "These are the masks of padding at the left: the last "

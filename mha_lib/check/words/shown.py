@@ -80,6 +80,12 @@ def _weight(query: int, key: int, yours: float, right: float, **place: int) -> s
     )
 
 
+def _some(names: list[str], most: int | None) -> str:
+    """All names, or the first ones and how many more there are."""
+    rest = len(names) - len(names[:most])
+    return ", ".join(names[:most]) + f" and {rest} more" * bool(rest)
+
+
 def _number(place: list[int], yours: float, right: float) -> str:
     """A number of the output that is another."""
     got, due = apart(yours, right, 3)
@@ -132,10 +138,11 @@ SHOWN: dict[str, str | Callable[..., str]] = {
     "other-mask": "mask{place} is {yours}; {right} is right.",
     "other-number": _number,
     # of what has no name: where it shows, and what to do next
-    "cases": lambda right, wrong: (
-        f"It is right in the cases {', '.join(right)}, and wrong in {', '.join(wrong)}."
+    "cases": lambda right, wrong, most=None: (
+        f"It is right in the cases {_some(right, most)}, and wrong in "
+        f"{_some(wrong, most)}."
         if right and wrong
-        else f"It is wrong in every case: {', '.join(wrong)}."
+        else f"It is wrong in every case: {_some(wrong, most)}."
         if wrong
         else "In every case the answer is right."
     ),
