@@ -18,21 +18,21 @@ CELL, GAP, APART = 6, 1, 3
 
 # How a step looks: the colours of its small matrices, and how strong their
 # cells are, a digit each. What each head has for itself is drawn for two.
-ROWS, SHARES = "931 294 159", "900 181 018"
+TOKENS, SLICE, JOINED = "666 666 666", "93 49 27", "9393 4949 2727"
 DRAWN = {
-    "x": ("x", "666 666 666"),
+    "x": ("x", TOKENS),
     "q, k, v": ("q k v", "96 49 68"),
-    "split": ("h0 h1", "93 49 27"),
-    "scores": ("h0", ROWS),
+    "split": ("h0 h1", SLICE),
+    "scores": ("h0", "931 294 159"),
     "mask": ("x", "6-- 66- 666"),
-    "weights": ("h0", SHARES),
-    "context": ("h0", "93 49 27"),
-    "Concat": ("h0", "9393 4949 2727"),  # its right half has the colour of h1
-    "merge": ("h0", "9393 4949 2727"),
-    "output": ("x", "666 666 666"),
+    "weights": ("h0", "900 181 018"),
+    "context": ("h0", SLICE),
+    "Concat": ("h0", JOINED),  # its right half has the colour of h1
+    "merge": ("h0", JOINED),
+    "output": ("x", TOKENS),
 }
 OF_EACH_HEAD = {"scores", "weights", "context"}
-JOINED = re.compile("Concat|merge")  # there are heads to be joined
+JOINS = re.compile("Concat|merge")  # there are heads to be joined
 
 
 def matrix(colour: str, rows: str, left: int) -> tuple[str, int]:
@@ -69,7 +69,7 @@ def icon(step: str, heads: bool) -> str:
 
 def way(steps: str) -> str:
     """A list of the steps, each with its drawing."""
-    items, here, heads = [], False, bool(JOINED.search(steps))
+    items, here, heads = [], False, bool(JOINS.search(steps))
     for named in steps.split(ARROW):
         here |= "<strong>" in named
         name = re.sub(r"<[^>]+>", "", named).strip()

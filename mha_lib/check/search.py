@@ -197,15 +197,9 @@ def _agrees(case: Case, computed: dict[str, Tensor] | None) -> bool | None:
 def _stretched(case: Case) -> bool:
     """Whether torch has stretched the axis of a single query, read as that of B."""
     T, B = case.problem.T, case.problem.B
-    return (
-        T == 1
-        and case.output is not None
-        and case.output.shape[:2]
-        not in (
-            (T, B),
-            (B, T),
-        )
-    )
+    if T != 1 or case.output is None:
+        return False
+    return tuple(case.output.shape[:2]) not in {(T, B), (B, T)}
 
 
 def _parts(stages: dict, cases: list[Case]) -> list[Route]:
