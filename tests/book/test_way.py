@@ -37,9 +37,12 @@ def test_an_unknown_step_stops_the_build_and_says_what_is_known(way):
         way.way("x → score")
 
 
-def test_each_head_has_maps_of_its_own_once_there_are_heads_to_join(way):
-    one, two = (way.way(f"weights → context{end}") for end in ("", " → merge"))
-    assert "h1" not in one and two.count("h1") > 2
+@pytest.mark.parametrize("end", ["Concat", "merge"])
+def test_each_head_has_maps_of_its_own_once_there_are_heads_to_join(way, end):
+    for html, heads in ((way.way("weights"), 1), (way.way(f"weights → {end}"), 2)):
+        weights = BeautifulSoup(html, "html.parser").select_one(".way li")
+        colours = {path["class"][0] for path in weights.select("path")}
+        assert sorted(colours) == ["h0", "h1"][:heads]
 
 
 @pytest.mark.parametrize("path", LESSON, ids=lambda path: path.stem)
