@@ -68,6 +68,7 @@ class Problem:
     W: dict[str, Tensor] = field(default_factory=dict)
     policy: str = "nan"
     answers: dict = field(default_factory=dict)  # the right ones, for each policy
+    latest: dict = field(default_factory=dict)  # that of the last wrong route
     fronts: dict = field(default_factory=dict)  # what `front` made of each prefix
     tails: dict = field(default_factory=dict)  # and the search, of what comes last
 
@@ -142,7 +143,7 @@ class Posed:
         if key not in problems:
             found = Problem.of(prepared(probe) if prepared else probe, missing)
             problems[key] = found.turned() if turned else found
-        return replace(problems[key], policy="nan", fronts={}, tails={})
+        return replace(problems[key], policy="nan", latest={}, fronts={}, tails={})
 
 
 posed = Posed(512)  # probes; a dozen questions have no more
@@ -326,11 +327,14 @@ def compute(
     p: Problem, route: Route = (), policy: str = "nan"
 ) -> dict[str, Tensor] | None:
     """Output and weights; empty where the code fails, None where it may do anything."""
-    if route:
-        return _computed(p, route, policy)
-    if policy not in p.answers:  # it is asked for many times
-        p.answers[policy] = _computed(p, route, policy)
-    return p.answers[policy]
+    if not route:
+        kept, key = p.answers, policy  # asked for many times
+    else:
+        kept, key = p.latest, (route, policy)  # what was found is looked at again
+    if key not in kept:
+        p.latest.clear()
+        kept[key] = _computed(p, route, policy)
+    return kept[key]
 
 
 def _computed(p: Problem, route: Route, policy: str) -> dict[str, Tensor] | None:

@@ -7,6 +7,7 @@ what stands before. The masks come second, on top of what was found. The shortes
 explanations win.
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -92,13 +93,19 @@ def matches(theirs: Tensor, ours: Tensor, slack: float = 1.0) -> bool:
         return theirs.dtype == ours.dtype and torch.equal(theirs, ours)
     tolerance = slack * TOLERANCE.get(theirs.dtype, 0.0)
     theirs = theirs.to(ours.dtype)
-    if ours.numel() and (gap := (theirs - ours).abs().max()).isfinite():  # so are both
-        return bool(gap <= tolerance * ours.square().mean().sqrt())
+    gap = (theirs - ours).abs().max().item() if ours.numel() else math.nan
+    if math.isfinite(gap):  # so are both
+        return gap <= tolerance * _size(ours)
     if not torch.equal(theirs.isfinite(), ours.isfinite()):
         return False
     finite = ours.isfinite()
-    size = ours[finite].square().mean().sqrt() if finite.any() else 0.0
+    size = _size(ours[finite]) if finite.any() else 0.0
     return bool(((theirs - ours)[finite].abs() <= tolerance * size).all())
+
+
+def _size(numbers: Tensor) -> float:
+    """The root of their mean square; as floats, for most tensors here are tiny."""
+    return torch.linalg.vector_norm(numbers).item() / numbers.numel() ** 0.5
 
 
 def explain(
@@ -416,7 +423,8 @@ def fitting_policies(cases: list[Case], route: Route) -> tuple[str, ...]:
     some = False
     for case in cases:
         computed = compute(case.problem, route)
-        if computed and not computed["output"].isfinite().all():  # a row is empty
+        if computed and not math.isfinite(computed["output"].sum().item()):
+            # A row is empty.
             verdicts = {policy: _fits(case, route, policy) for policy in left}
         else:
             verdicts = dict.fromkeys(left, _agrees(case, computed))

@@ -111,6 +111,7 @@ class Sandbox:
         self.settings = {"limits": caps, "wall": wall, "adapter": os.fspath(adapter)}
         self.missing: list[str] = []
         self.banned: set[str] = set()  # in the warm process that runs
+        self.probes: list[list[dict]] = []  # and what it has of these
         self.process = None
 
     def __enter__(self) -> "Sandbox":
@@ -167,7 +168,7 @@ class Sandbox:
             self.process.kill()
             self.process.wait()
             self.process = None
-            self.banned = set()
+            self.banned, self.probes = set(), []
 
     @property
     def warnings(self) -> list[str]:
@@ -186,18 +187,12 @@ class Sandbox:
         Args:
             content: the file.
             kind: "ipynb" or "py".
-            questions: each with the name of what answers it and with its probes.
+            questions: each with the name of what answers it and with its probes. Those
+                of the last call need not be sent again: nobody may change them.
             banned: built-ins that are taken away, such as "nn.MultiheadAttention".
                 They stay away: who bans less than before waits for a new warm process.
         """
         banned = set(banned)
-        request = {
-            "content": wire.as_tensor(content),
-            "kind": kind,
-            "questions": questions,
-            "banned": sorted(banned),
-            "seconds": self.seconds,
-        }
         if not self.banned <= banned:
             self.close()
         self.start()
@@ -206,8 +201,21 @@ class Sandbox:
         with ours:
             ours.settimeout(self.wall + GRACE)
             with theirs:
-                self._hand_over(theirs, banned)
+                probes = self._hand_over(
+                    theirs, banned, [q["probes"] for q in questions]
+                )
+            request = {
+                "content": wire.as_tensor(content),
+                "kind": kind,
+                "questions": [
+                    q | {"probes": self._place(q["probes"])} for q in questions
+                ],
+                "banned": sorted(banned),
+                "seconds": self.seconds,
+            }
             try:
+                if probes:
+                    wire.send(ours, probes)
                 wire.send(ours, request)
                 for _ in range(len(questions) + 3):
                     reply.messages.append(wire.receive(ours, MOST_TENSORS))
@@ -231,18 +239,29 @@ class Sandbox:
             reply.ending = _in_words(ending, self.settings) or problem
         return reply
 
-    def _hand_over(self, connection: socket.socket, banned: set[str]) -> None:
+    def _hand_over(
+        self, connection: socket.socket, banned: set[str], probes: list[list[dict]]
+    ) -> list[list[dict]]:
+        """Which probes have to go ahead."""
         try:
-            self._send(connection, banned)
+            return self._send(connection, banned, probes)
         except OSError:  # somebody ended the warm process meanwhile
             self.close()
             self.start()
-            self._send(connection, banned)
+            return self._send(connection, banned, probes)
 
-    def _send(self, connection: socket.socket, banned: set[str]) -> None:
-        self.banned = banned
-        text = json.dumps(sorted(banned)).encode()
+    def _send(
+        self, connection: socket.socket, banned: set[str], probes: list[list[dict]]
+    ) -> list[list[dict]]:
+        known = all(self._place(x) is not None for x in probes)
+        self.banned, self.probes = banned, self.probes if known else probes
+        text = json.dumps({"banned": sorted(banned), "new_probes": not known}).encode()
         socket.send_fds(self.control, [text], [connection.fileno()])
+        return [] if known else probes
+
+    def _place(self, probes: list[dict]) -> int | None:
+        """Where the warm process has these very probes."""
+        return next((n for n, x in enumerate(self.probes) if x is probes), None)
 
 
 def unprotected() -> list[str]:

@@ -230,7 +230,7 @@ def bound(f: Callable, task: str, extra: tuple, target: Callable | None = None):
     masks = sorted((x for x in own if whole and "mask" in x.lower()), key=_mask_rank)
     flags = [x for x in own if whole and "caus" in x.lower()]
     free = [x for x in own if x not in (*masks, *flags)]
-    places = (whole and _told(free, wanted)) or dict(zip(wanted, free))
+    places = (whole and _told(tuple(free), wanted)) or dict(zip(wanted, free))
     masks = masks or [x for x in free if x not in places.values()]
     closed = whole and len(own) == len(wanted) and _takes_no_more(f)
     single = task == "causal_mask" and len(own) == 1
@@ -299,7 +299,8 @@ def _takes_no_more(f: Callable) -> bool:
     return len(_named(f)) == len(_parameters(f))
 
 
-def _told(names: list[str], wanted: tuple[str, ...]) -> dict[str, str] | None:
+@functools.lru_cache(maxsize=16)  # each probe asks the same
+def _told(names: tuple[str, ...], wanted: tuple[str, ...]) -> dict[str, str] | None:
     """Which of the names is meant for each input; None where they do not tell."""
     patterns = {"weights": WEIGHTS, "num_heads": HEAD_COUNT}
     told = {}

@@ -30,8 +30,11 @@ WORTH_A_LOOK = {
 }
 
 
-def serve(connection: socket, adapter: Callable) -> None:
-    """Read one request and answer it, a message for the cells and for each question."""
+def serve(connection: socket, adapter: Callable, probes: list[list[dict]]) -> None:
+    """Read one request and answer it, a message for the cells and for each question.
+
+    A question tells its probes by their place in ``probes``.
+    """
     request = wire.receive(connection, REQUEST)
     kind, seconds, banned = (request[k] for k in ("kind", "seconds", "banned"))
     module = ModuleType("__main__" if kind == "ipynb" else "submission")
@@ -48,8 +51,9 @@ def serve(connection: socket, adapter: Callable) -> None:
     wire.send(connection, {"notes": shown})
     for question in request["questions"]:
         hit = cells.meant_for(question["name"], sources, notes)
-        told = answer(question, module, adapter, seconds)
-        wire.send(connection, told | ({"hit": hit} if hit else {}))
+        told = {"question": question["name"]} | ({"hit": hit} if hit else {})
+        asked = question | {"probes": probes[question["probes"]]}
+        connection.sendall(answer(told, asked, module, adapter, seconds))
     wire.send(connection, {"done": True})
 
 
@@ -61,18 +65,20 @@ def run_cells(module: ModuleType, sources: list[str], seconds: float) -> dict[in
     return cells.run(module, sources, seconds)
 
 
-def answer(question: dict, module: ModuleType, adapter: Callable, seconds: float):
-    """The outcomes of one question, or why there are none."""
+def answer(
+    told: dict, question: dict, module: ModuleType, adapter: Callable, seconds: float
+) -> bytes:
+    """The message with the outcomes of one question, or why there are none."""
     name = question["name"]
     if name not in module.__dict__:
-        return {"question": name, "failed": f"nothing is called {name}"}
+        return wire.pack(told | {"failed": f"nothing is called {name}"})
     try:
         with cells.time_limit(seconds):
             stand_in(module, question.get("stand_ins", {}))
             outcomes = adapter(module.__dict__[name], question["probes"])
-        return {"question": name, "outcomes": [sendable(x) for x in outcomes]}
+            return packed(told, outcomes)
     except BaseException as error:  # also SystemExit; the next question still counts
-        return {"question": name, "failed": cells.describe(error)}
+        return wire.pack(told | {"failed": cells.describe(error)})
 
 
 def stand_in(module: ModuleType, sources: dict[str, str]) -> None:
@@ -81,6 +87,14 @@ def stand_in(module: ModuleType, sources: dict[str, str]) -> None:
         parts: dict[str, object] = {"__name__": module.__name__}
         exec(source, parts)
         module.__dict__[name] = parts[name]
+
+
+def packed(told: dict, outcomes: list[dict]) -> bytes:
+    """The message; in the place of an outcome that cannot be sent stands an error."""
+    try:
+        return wire.pack(told | {"outcomes": outcomes})
+    except (TypeError, RuntimeError, MemoryError):
+        return wire.pack(told | {"outcomes": [sendable(x) for x in outcomes]})
 
 
 def sendable(outcome: dict) -> dict:

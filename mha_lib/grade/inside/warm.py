@@ -2,7 +2,8 @@
 
 It is started with the number of its end of a socket and with its settings as JSON. The
 judge sends a list of what is banned and, with it, the socket on which the child is to
-talk; the answer says how the child ended.
+talk; the answer says how the child ended. Probes are read once, ahead of the first
+request that needs them, and every child finds them in its memory.
 """
 
 import gc
@@ -51,29 +52,36 @@ def serve(
     control: socket.socket, limits: Limits, adapter: Callable, wall: float
 ) -> None:
     """Fork a child for each connection that comes over ``control``, until it closes."""
-    banned = None
+    banned, probes = None, []
     while True:
         text, descriptors, *_ = socket.recv_fds(control, 1 << 16, 1)
         if not descriptors:
             return
+        (connection,) = descriptors
         asked = json.loads(text)
-        if asked != banned:  # once: the judge asks for more, never for less
+        if asked["banned"] != banned:  # once: the judge asks for more, never for less
             gc.disable()  # it would look through all of torch, again and again
             gc.unfreeze()
-            limits.close(bans.apply(asked))
+            banned = asked["banned"]
+            limits.close(bans.apply(banned))
             gc.collect()
             gc.freeze()  # children share what is there now, and do not look through it
             gc.enable()
-            banned = asked
-        wire.send(control, forked(*descriptors, limits, adapter, wall))
+        if asked["new_probes"]:
+            with socket.socket(fileno=os.dup(connection)) as ahead:
+                probes = wire.receive(ahead, child.REQUEST)
+            gc.freeze()
+        wire.send(control, forked(connection, limits, adapter, probes, wall))
 
 
-def forked(descriptor: int, limits: Limits, adapter: Callable, wall: float) -> dict:
+def forked(
+    descriptor: int, limits: Limits, adapter: Callable, probes: list, wall: float
+) -> dict:
     """Have a child serve a connection; how it ended."""
     start = time.perf_counter()
     pid = os.fork()
     if not pid:
-        become_child(descriptor, limits, adapter)
+        become_child(descriptor, limits, adapter, probes)
     os.close(descriptor)
     return watch(pid, wall, limits.first) | {"seconds": time.perf_counter() - start}
 
@@ -112,11 +120,13 @@ def imports() -> None:
         raise RuntimeError("a process with threads must not be forked")
 
 
-def become_child(descriptor: int, limits: Limits, adapter: Callable) -> None:
+def become_child(
+    descriptor: int, limits: Limits, adapter: Callable, probes: list
+) -> None:
     """Keep one connection, take everything else away, serve, end."""
     try:
         isolate(limits, descriptor)
-        child.serve(socket.socket(fileno=descriptor), adapter)
+        child.serve(socket.socket(fileno=descriptor), adapter, probes)
     finally:
         os._exit(0)
 
