@@ -17,6 +17,14 @@ HEAD_COUNT = (
     r"((num(ber)?|nb?|count)_?(of_?)?)?(att(entio)?n_?)?heads?(_?(num|count))?|h"
 )
 WEIGHTS = r"w|weights?|param(eter)?s?|state(_dict)?|matrices"
+MEANT = {  # what an argument is for, by its name
+    name: re.compile(pattern, re.I)
+    for name, pattern in {
+        **{x: f"{x[0]}.*" for names in NAMES.values() for x in names},
+        "weights": WEIGHTS,
+        "num_heads": HEAD_COUNT,
+    }.items()
+}
 ROLES = [  # what a constructor's parameter is, by its name
     ("dropout", r".*drop.*"),
     ("bias", r".*bias.*"),
@@ -302,11 +310,9 @@ def _takes_no_more(f: Callable) -> bool:
 @functools.lru_cache(maxsize=16)  # each probe asks the same
 def _told(names: tuple[str, ...], wanted: tuple[str, ...]) -> dict[str, str] | None:
     """Which of the names is meant for each input; None where they do not tell."""
-    patterns = {"weights": WEIGHTS, "num_heads": HEAD_COUNT}
     told = {}
     for one in wanted:
-        pattern = patterns.get(one, f"{one[0]}.*")
-        fitting = [x for x in names if re.fullmatch(pattern, x, re.I)]
+        fitting = [x for x in names if MEANT[one].fullmatch(x)]
         if len(fitting) != 1:
             return None
         (told[one],) = fitting

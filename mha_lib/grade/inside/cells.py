@@ -21,6 +21,10 @@ MOST_NOTES, LONGEST_NOTE = 20, 500
 RUN = {"time", "timeit", "capture", "prun"}  # magics that run what follows them
 NO_CODE = "it holds no code cell"
 
+# Compiled in the warm process, once for all its children.
+BEGINS = re.compile(r"(?m)^(?=# %%|# In\[)")
+DEFINES = re.compile(r"(?m)^[ \t]*(?:async +def|def|class) +(\w+)|^(\w+) *[:=]")
+
 
 class OutOfTime(BaseException):
     """Raised in the submission; no ``except Exception`` swallows it."""
@@ -41,7 +45,7 @@ def read(content: bytes, kind: str) -> list[str]:
     except UnicodeDecodeError as error:
         raise NotASubmission(f"it is not UTF-8: byte {error.start}") from None
     if kind != "ipynb":
-        return [c for c in re.split(r"(?m)^(?=# %%|# In\[)", text) if c.strip()]
+        return [c for c in BEGINS.split(text) if c.strip()]
     try:
         cells = [
             cell["source"] for cell in json.loads(text)["cells"]
@@ -160,9 +164,11 @@ def meant_for(name: str, cells: list[str], notes: dict[int, str]) -> str:
 
     A cell with a syntax error has no tree, so its text is looked at.
     """
-    word = re.escape(name)
-    defines = re.compile(rf"(?m)^[ \t]*(async +def|def|class) +{word}\b|^{word} *[:=]")
-    numbers = [n for n, source in enumerate(cells, 1) if defines.search(source)]
+    numbers = [
+        n
+        for n, source in enumerate(cells, 1)
+        if any(name in found.groups() for found in DEFINES.finditer(source))
+    ]
     return notes.get(numbers[-1], "") if numbers else ""
 
 

@@ -97,9 +97,15 @@ def receive(connection: socket, limit: int) -> object:
         tree = json.loads(text, object_hook=decode)
     except (ValueError, RecursionError) as error:
         raise WireError(f"a message must be JSON; got {error}") from None
-    for tensor in tensors:
-        numbers = _view(_reshape(tensor, -1), torch.uint8)
-        _fill(connection, _numpy(numbers))
+    flat = [_view(_reshape(tensor, -1), torch.uint8) for tensor in tensors]
+    content = bytearray(sum(map(len, flat)))
+    _fill(connection, content)  # at once: a message may have hundreds of tensors
+    place = 0
+    for tensor, numbers in zip(tensors, flat):
+        if count := len(numbers):
+            part = torch.frombuffer(content, dtype=_bytes, count=count, offset=place)
+            numbers.copy_(part)
+            place += count
         if tensor.dtype == torch.bool:
             _clamp(numbers, max=1)  # any other byte would be neither True nor False
     return tree
