@@ -16,6 +16,7 @@ The tasks and how each of them is called: `TASKS`.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from functools import lru_cache
 
 import torch
 from torch import nn
@@ -176,10 +177,16 @@ def diagnose(
         known = ", ".join(str(x).removeprefix("torch.") for x in TOLERANCE)
         raise ValueError(f"dtype must be one of {known}; got {dtype}")
     with _on_cpu():
-        probes = chosen.probes(seed, dtype, *sizes)
+        probes = _drawn(chosen, seed, dtype, *sizes)
         outcomes = beside.run(submission, probes, layers, num_heads)
         with _one_thread(), beside.with_gradients():
             return conclude(chosen.name, probes, outcomes, requires=requires)
+
+
+@lru_cache(maxsize=8)  # whoever checks once checks again
+def _drawn(task: Task, *settings: object) -> list[dict]:
+    """The probes, which nobody changes: what is called gets copies."""
+    return task.probes(*settings)
 
 
 def _on_cpu() -> AbstractContextManager:

@@ -243,7 +243,7 @@ def _left(
 def _grade(settings: str, item: tuple[str, Submission]) -> tuple[str, dict]:
     """What a worker does; it keeps its judge as long as the settings are the same.
 
-    The warm process knows nothing but the limits, so that it outlives the judge.
+    The warm process depends on nothing but the limits, so that it outlives the judge.
     """
     name, submission = item
     if getattr(_LOCAL, "settings", None) != settings:

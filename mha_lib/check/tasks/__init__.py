@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from mha_lib.check.conduct import conduct
-from mha_lib.check.tasks.draw import Draw, Probe
+from mha_lib.check.tasks.draw import Draw, Probe, plainly
 from mha_lib.check.tasks.layers import attention, mha, split_concat
 from mha_lib.check.tasks.parts import causal_mask, combine_masks, heads, padding_mask
 
@@ -96,9 +96,9 @@ class Task:
         Returns:
             Probes in the order in which they should run.
         """
-        draw = Draw(seed, dtype, embed_dim, num_heads)
-        probes = self.make(draw)
-        probes += conduct(self.name, probes)
+        with plainly():
+            probes = self.make(Draw(seed, dtype, embed_dim, num_heads))
+            probes += conduct(self.name, probes)
         told = {"call": self.name}
         if not self.masks:
             calls = ((p, [p, *p.get("before", ())]) for p in probes)

@@ -1,6 +1,7 @@
 """Draws the sizes, tensors and masks of one set of probes, all from one seed."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from math import isqrt
 
 import torch
@@ -8,7 +9,7 @@ from torch import Tensor
 
 __all__ = [
     *("BYTES", "ENDLESS", "ENDLESS_KEYS", "FAR", "LONG", "MANY"),
-    *("Draw", "Probe", "probe"),
+    *("Draw", "Probe", "plainly", "probe"),
 ]
 
 Probe = dict
@@ -21,6 +22,18 @@ WIDE = ((2, 32), (4, 16))  # H and D of 64 features, a width that is in use
 ENDLESS, ENDLESS_KEYS = range(4097, 4113), range(4113, 4129)
 BYTES = range(513, 529)  # of two axes: a byte and bfloat16 count to 256, not to this
 FAR = range(1025, 1041)  # of one axis, where the other one is short
+
+
+@contextmanager
+def plainly() -> Iterator[None]:
+    """Whatever a notebook has set: float32 as the default, gradients can be asked."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)
+    try:
+        with torch.inference_mode(False), torch.enable_grad():
+            yield
+    finally:
+        torch.set_default_dtype(before)
 
 
 class Draw:

@@ -2,8 +2,8 @@
 
 It is started with the number of its end of a socket and with its settings as JSON. The
 judge sends a list of what is banned and, with it, the socket on which the child is to
-talk; the answer says how the child ended. Probes are read once, ahead of the first
-request that needs them, and every child finds them in its memory.
+talk; the answer says how the child ended. New probes come first on that socket: they
+are read here, once for a class, and each child finds them in its memory.
 """
 
 import gc
