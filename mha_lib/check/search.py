@@ -25,6 +25,7 @@ from mha_lib.check.reference import (
     Route,
     Stage,
     Undefined,
+    chosen,
     compute,
     context_of,
     front,
@@ -278,10 +279,10 @@ def _screen(stages: dict, case: Case, prefix: Route) -> list[Route]:
         return [
             prefix + pick(n) for n in (gap <= tolerance).nonzero().flatten().tolist()
         ]
-    first = torch.zeros_like(contexts[:1], dtype=query.dtype)
-    wanted = target[0, 0, :PEEK] - _tokens(stages, p, first, query).float()
     tails = list(product(stages["out"], stages["merge"]))
-    outputs = contexts.flatten(1) @ _tail(stages, p, first, query)
+    rows, rest = _tail(stages, p, contexts[:1].shape, query, prefix)
+    wanted = target[0, 0, :PEEK] - rest
+    outputs = contexts.flatten(1) @ rows
     gap = (outputs.unflatten(1, (len(tails), -1)) - wanted).abs().amax(-1)
     return [
         prefix + pick(n) + _replaced(*reversed(tails[tail]))
@@ -308,16 +309,22 @@ def _tokens(stages: dict, p: Problem, context: Tensor, query: Tensor) -> Tensor:
     return torch.stack(outputs).flatten(0, 1)
 
 
-def _tail(stages: dict, p: Problem, context: Tensor, query: Tensor) -> Tensor:
-    """The linear part of `_tokens` as a matrix; the same for every prefix."""
-    key = (context.shape, query.shape)
+def _tail(
+    stages: dict, p: Problem, shape: torch.Size, query: Tensor, prefix: Route
+) -> tuple[Tensor, Tensor]:
+    """`_tokens` as a matrix and what it adds, which few prefixes change."""
+    key = shape, query.shape
     if key not in p.tails:
-        x = torch.zeros_like(context, requires_grad=True)
+        x = torch.zeros(shape, dtype=query.dtype, requires_grad=True)
         numbers = _tokens(stages, p, x, query).flatten()
         each = torch.eye(len(numbers), dtype=numbers.dtype)
         (rows,) = torch.autograd.grad(numbers, x, each, is_grads_batched=True)
         p.tails[key] = rows.flatten(1).mT.contiguous().float()
-    return p.tails[key]
+    own = *key, chosen(prefix)["inputs"]
+    if own not in p.tails:
+        nothing = torch.zeros(shape, dtype=query.dtype)
+        p.tails[own] = _tokens(stages, p, nothing, query).float()
+    return p.tails[key], p.tails[own]
 
 
 def _contexts(stages, p, q, k, v, prefix) -> tuple[Callable[[int], Route], Tensor]:
