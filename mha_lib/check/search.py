@@ -8,6 +8,7 @@ explanations win.
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -240,11 +241,13 @@ def _unmasked(stages: dict, cases: list[Case], tier: int, most: int) -> list[Rou
     if not answered or not all(case.output.isfinite().all() for case in answered):
         return []  # nothing is hidden, so no stage makes NaN or infinity
     found: list[Route] = []
-    for prefix in _wrong(stages, PREFIX, tier):
-        # Nothing may be added to a prefix that is as long as an explanation may be.
-        full = len(names(prefix)) >= most
-        routes = [prefix] if full else _screen(stages, answered[0], prefix)
-        for route in routes:
+    prefixes = list(_wrong(stages, PREFIX, tier))
+    # Nothing may be added to a prefix that is as long as an explanation may be.
+    screened = {x: [x] for x in prefixes if len(names(x)) >= most}
+    left = [prefix for prefix in prefixes if prefix not in screened]
+    screened |= _screen(stages, answered[0], left)
+    for prefix in prefixes:
+        for route in screened.get(prefix, ()):
             for layout in stages.get("layout", [None]):
                 whole = route + ((layout,) if layout and layout.names else ())
                 if len(names(whole)) <= MOST and _all_fit(
@@ -254,40 +257,57 @@ def _unmasked(stages: dict, cases: list[Case], tier: int, most: int) -> list[Rou
     return sorted(found, key=lambda route: len(names(route)))
 
 
-def _screen(stages: dict, case: Case, prefix: Route) -> list[Route]:
-    """Everything after the prefix at once, compared at a few numbers of one token."""
-    p, target = case.problem, case.output
+def _screen(stages: dict, case: Case, prefixes: list[Route]) -> dict[Route, list]:
+    """Everything after each prefix at once, compared at a few numbers of one token.
+
+    Many prefixes have the same queries and keys, and so share all weights.
+    """
+    p = case.problem
     p.policy = "nan"
-    try:
-        q, k, v, query = front(p, prefix)
-        if query is not None and not _may_be_of(target, query):
-            return []
-        # Half the work in float32; who passes is judged in float64.
-        heads = (x.float() for x in (q, k, v))
-        pick, contexts = _contexts(stages, p, *heads, prefix)
-    except (Undefined, RuntimeError, IndexError):
-        return []
+    alike: dict[tuple, list] = defaultdict(list)
+    for prefix in prefixes:
+        with suppress(Undefined, RuntimeError, IndexError):
+            q, k, v, query = front(p, prefix)
+            if query is None or _may_be_of(case.output, query):
+                do = chosen(prefix)
+                numbers = ((x.shape, x.numpy().tobytes()) for x in (q, k))
+                same = *numbers, v.shape, do["split"].undo, do["inputs"]
+                alike[same].append((prefix, q, k, v, query))
+    found: dict[Route, list] = defaultdict(list)
+    for group in alike.values():
+        with suppress(Undefined, RuntimeError, IndexError):
+            for prefix, route in _screen_alike(stages, case, group):
+                found[prefix].append(prefix + route)
+    return found
+
+
+def _screen_alike(
+    stages: dict, case: Case, group: list[tuple]
+) -> Iterator[tuple[Route, Route]]:
+    """Of prefixes that differ in their values alone: each, and what may follow it."""
+    p, target = case.problem, case.output
+    prefix, q, k, _, query = group[0]
+    # Half the work in float32; who passes is judged in float64.
+    values = torch.stack([v for *_, v, _ in group]).float()
+    pick, contexts = _contexts(stages, p, q.float(), k.float(), values, prefix)
     tolerance = 3 * max(TOLERANCE.get(target.dtype, 0.0), TOLERANCE[torch.float32])
     sizes = target.double().abs()
     # One huge number would let everything pass.
     size = min(sizes.square().mean().sqrt(), 30 * sizes.median())
     target, tolerance = target.float(), tolerance * size
     if query is None:
-        if contexts.shape[1:] != target.shape:
-            return []
-        gap = (contexts - target).flatten(1).abs().amax(1)
-        return [
-            prefix + pick(n) for n in (gap <= tolerance).nonzero().flatten().tolist()
-        ]
+        if contexts.shape[2:] == target.shape:
+            gap = (contexts - target).flatten(2).abs().amax(-1)
+            for one, n in (gap <= tolerance).nonzero().tolist():
+                yield group[one][0], pick(n)
+        return
     tails = list(product(stages["out"], stages["merge"]))
-    rows, rest = _tail(stages, p, contexts[:1].shape, query, prefix)
+    rows, rest = _tail(stages, p, contexts[0, :1].shape, query, prefix)
     wanted = target[0, 0, :PEEK] - rest
-    outputs = contexts.flatten(1) @ rows
-    gap = (outputs.unflatten(1, (len(tails), -1)) - wanted).abs().amax(-1)
-    return [
-        prefix + pick(n) + _replaced(*reversed(tails[tail]))
-        for n, tail in (gap <= tolerance).nonzero().tolist()
-    ]
+    outputs = contexts.flatten(2) @ rows
+    gap = (outputs.unflatten(2, (len(tails), -1)) - wanted).abs().amax(-1)
+    for one, n, tail in (gap <= tolerance).nonzero().tolist():
+        yield group[one][0], pick(n) + _replaced(*reversed(tails[tail]))
 
 
 def _may_be_of(output: Tensor, query: Tensor) -> bool:
@@ -327,8 +347,8 @@ def _tail(
     return p.tails[key], p.tails[own]
 
 
-def _contexts(stages, p, q, k, v, prefix) -> tuple[Callable[[int], Route], Tensor]:
-    """All contexts (N, B, H, T, D), and which stages made the n-th of them."""
+def _contexts(stages, p, q, k, values, prefix) -> tuple[Callable[[int], Route], Tensor]:
+    """All contexts, (values, N, B, H, T, D), and what made the n-th of them."""
     scores, scales, factors = [], [], []
     for stage in stages["scores"]:
         with suppress(IndexError):
@@ -346,7 +366,8 @@ def _contexts(stages, p, q, k, v, prefix) -> tuple[Callable[[int], Route], Tenso
         weights = softmax.do(scaled) * after
         for mix in stages["mix"]:
             with suppress(IndexError):
-                contexts.append(context_of(p, weights, v, (*prefix, mix)).flatten(0, 1))
+                mixed = context_of(p, weights, values[:, None, None], (*prefix, mix))
+                contexts.append(mixed.flatten(1, 2))
                 last.append((softmax, mix))
 
     def pick(n: int) -> Route:
@@ -354,7 +375,7 @@ def _contexts(stages, p, q, k, v, prefix) -> tuple[Callable[[int], Route], Tenso
         n, score = divmod(n, len(scores))
         return _replaced(scores[score][0], scales[scale], *last[n])
 
-    return pick, torch.cat(contexts)
+    return pick, torch.cat(contexts, 1)
 
 
 def _replaced(*stages: Stage) -> Route:
