@@ -22,7 +22,7 @@ CAUSES = {  # facts that say what is wrong, and so what to do next
     ),
     *("padding-at-left", "padding-turned", "padding-of-one"),
     *("heads-and-features", "slices-overlap", "tokens-as-heads", "mask-in-front"),
-    *("right-in-training", "sums-alone"),
+    *("right-in-training", "right-at-first", "sums-alone"),
 }
 STEPS = {  # of the other tasks
     "split_heads": "next-numbers",

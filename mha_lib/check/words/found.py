@@ -158,6 +158,9 @@ FOUND: dict[str, str | Callable[..., str]] = {
     "view or reshape: is the transpose(0, 1) before it missing?",
     "as-if-left": "These are the answers of heads that stay behind the tokens, and "
     "of a transpose when they are joined: is the transpose missing when they are cut?",
+    "right-at-first": "As the first call of a new layer it is right, and after a call "
+    "with other inputs it is wrong: something is kept from one call to the next (a "
+    "cache of masks, or of keys and values?). Fix this first.",
     "right-in-training": "In training mode, every dropout set to 0, it is right, and "
     "in evaluation mode it is not: what does the code do only if self.training, or "
     "only if not?",
