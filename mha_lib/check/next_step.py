@@ -14,6 +14,7 @@ CAUSES = {  # facts that say what is wrong, and so what to do next
     *("cut-otherwise", "as-if-exchanged", "as-if-inverted", "as-if-folded"),
     *(
         "as-if-equal",
+        "as-if-apart",
         "as-if-left",
         "it-remembers",
         "it-makes-layers",

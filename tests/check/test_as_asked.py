@@ -227,6 +227,15 @@ def test_masks_that_are_compared_are_told_as_one_thing():
     assert [x.code for x in found.evidence] == ["as-if-equal"]
 
 
+def test_a_difference_that_is_taken_for_a_boolean_is_told_as_one_thing():
+    def causal_mask(T, S):
+        return (torch.arange(T)[:, None] - torch.arange(S)).bool()
+
+    found = diagnose(causal_mask)
+    assert (found.verdict, found.mistakes) == ("unknown", [])
+    assert [x.code for x in found.evidence] == ["as-if-apart"]
+
+
 @pytest.mark.parametrize(
     ("program", "task", "code"),
     [

@@ -135,6 +135,8 @@ FOUND: dict[str, str | Callable[..., str]] = {
     "round: later keys are seen, and earlier ones hidden?",
     "as-if-equal": "A key is seen where the masks agree, and so where both hide it: "
     "they are compared with ==. Both have to allow it: & (AND).",
+    "as-if-apart": "Each query sees every key but that at its own place, s ≠ t, as "
+    "where a difference t - s is taken for a boolean. Compare them: s <= t.",
     "cut-otherwise": lambda cut: (
         f"It is right if the rows of a fused projection are those of {', '.join(cut)}; "
         "q, k, v is expected. Cut it in that order, or tell check what you mean: "
