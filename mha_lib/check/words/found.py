@@ -35,6 +35,13 @@ def _wrong_at_one(letters: list[str], masked: bool | None) -> str:
     return f"In our tries, {OF_CALLS[masked]}it is wrong only where {one} is 1."
 
 
+def _wrong_alike(letters: list[str], masked: bool | None) -> str:
+    """That it is wrong where these sizes are equal, and nowhere else."""
+    return (
+        f"In our tries, {OF_CALLS[masked]}it is wrong only where {' = '.join(letters)}."
+    )
+
+
 def _wrong_from(limits: list[tuple[str, int, int]], masked: bool | None) -> str:
     """Up to which size it is right, and from which on it is wrong."""
     said = " and ".join(
@@ -188,6 +195,7 @@ FOUND: dict[str, str | Callable[..., str]] = {
         f"{', '.join(map(str, wrong))}. Each head has to be masked, and alike."
     ),
     "wrong-at-one": _wrong_at_one,
+    "wrong-alike": _wrong_alike,
     "wrong-from": _wrong_from,
     "fill-nan": "Where a key is hidden, NaN comes out: 0 times ∞, ∞ minus ∞ or a fill "
     "of +∞ makes it. Fill with masked_fill(~mask, float('-inf')), and add nothing.",
