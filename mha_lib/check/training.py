@@ -79,6 +79,7 @@ LAID = {  # how maps (B, T, S), one for each head, are put together otherwise
     "(H, B, T, S)": lambda maps: maps.transpose(0, 1),
     "(B, T, H, S)": lambda maps: maps.transpose(1, 2),
     "(B, T, S, H)": lambda maps: maps.movedim(1, -1),
+    "(B·H, T, S)": lambda maps: maps.flatten(0, 1),
     "(H·B, T, S)": lambda maps: maps.transpose(0, 1).flatten(0, 1),
     "(B, H·T, S)": lambda maps: maps.flatten(1, 2),
     "(B, T, H·S)": lambda maps: maps.transpose(1, 2).flatten(2),

@@ -206,9 +206,15 @@ FOUND: dict[str, str | Callable[..., str]] = {
     "weights-came-first": "That is the shape of the weights: the output comes first, "
     "return (output, weights).",
     # beside the numbers
-    "weights-laid": "The weights that you return are {axes}, where (B, H, T, S) is "
-    "due: of a list with a map (B, T, S) for each head, torch.stack(…, dim=1) makes "
-    "it, with the heads behind the batch.",
+    "weights-laid": lambda axes: (
+        f"The weights that you return are {axes}, where (B, H, T, S) is due: "
+        + (
+            "unflatten(0, (B, H)) brings them there."
+            if axes.startswith("(B·H")
+            else "of a list with a map (B, T, S) for each head, torch.stack(…, dim=1) "
+            "makes it, with the heads behind the batch."
+        )
+    ),
     "weights-are": "What you return as the weights is {what}.",
     "inputs-changed": _changed,
     "other-dtype": lambda came, went: f"{came} came in, {', '.join(went)} came out.",
