@@ -1,6 +1,7 @@
 """At which sizes an answer is right and at which it is wrong, if a size tells it."""
 
 from collections.abc import Iterable
+from itertools import combinations
 
 from mha_lib.check.reference import compute
 from mha_lib.check.search import Case, fitting_policies, matches
@@ -8,7 +9,7 @@ from mha_lib.check.words import Fact
 
 __all__ = ["BY_SIZE", "told_by_size"]
 
-BY_SIZE = ("wrong-at-one", "wrong-from")  # codes of such facts
+BY_SIZE = ("wrong-at-one", "wrong-alike", "wrong-from")  # codes of such facts
 LETTERS = "TSBHDVE"
 APART = 2  # one size alone tells a limit if it is so many times larger
 FAR = 100.0  # and its answer is off by more than what rounding adds up to
@@ -23,9 +24,10 @@ def told_by_size(cases: Iterable[Case]) -> Fact | None:
         cases: what each call asked and got, right or wrong.
 
     Returns:
-        That it is wrong where a size is 1 and nowhere else, or right up to a size and
-        wrong from another on; of all calls, else of those with a mask or without, if
-        the rest is right. Sizes that go together are all named.
+        That it is wrong where a size is 1 and nowhere else, or where sizes are equal,
+        or right up to a size and wrong from another on; of all calls, else of those
+        with a mask or without, if the rest is right. Sizes that go together are all
+        named.
     """
     tries = [
         (
@@ -44,6 +46,8 @@ def told_by_size(cases: Iterable[Case]) -> Fact | None:
         if all(rest) and not all(x[2] for x in some):
             if letters := _at_one(some):
                 return Fact("wrong-at-one", {"masked": kind, "letters": letters})
+            if letters := _at_alike(some):
+                return Fact("wrong-alike", {"masked": kind, "letters": letters})
             if 1 <= len(limits := _limits(some)) <= MOST:
                 return Fact("wrong-from", {"masked": kind, "limits": limits})
     return None
@@ -59,6 +63,24 @@ def _at_one(tries: list[Try]) -> list[str]:
     letters = [x for x in LETTERS if wrong_at_one(x)]
     wrong = (x[0] for x in tries if not x[2])
     return letters if all(1 in map(sizes.get, letters) for sizes in wrong) else []
+
+
+def _at_alike(tries: list[Try]) -> list[str]:
+    """Of which letters the sizes have to be equal, and not 1, where it is wrong."""
+
+    def alike(sizes: dict[str, int], pair: tuple[str, str]) -> bool:
+        one, other = map(sizes.get, pair)
+        return one == other and one not in (None, 1)
+
+    wrong, right = ([x[0] for x in tries if x[2] is holds] for holds in (False, True))
+    pairs = [
+        pair
+        for pair in combinations(LETTERS, 2)
+        if all(alike(x, pair) for x in wrong) and not any(alike(x, pair) for x in right)
+    ]
+    letters = [x for x in LETTERS if any(x in pair for pair in pairs)]
+    together = all(alike(x, pair) for x in wrong for pair in combinations(letters, 2))
+    return letters if together else []
 
 
 def _limits(tries: list[Try]) -> list[tuple[str, int, int]]:

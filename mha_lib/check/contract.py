@@ -270,6 +270,11 @@ def _gradients(seen: Seen, loading: Loading, right: bool) -> Faults:
         where = [] if len(lost) == len(probes) else [_where(probe) for probe, _ in lost]
         found["gradients"] = Fact("no-gradient", {"names": names, "where": where})
     for probe, outcome in probes if right and not lost else []:
+        if probe["options"].get("train") and (
+            other := _fault("training", seen, loading, probe, outcome)
+        ):
+            found["gradients"] = other  # of another output
+            break
         ours = _right_gradients(seen, loading, probe)
         theirs = outcome.get("gradients", {})
         wrong = [k for k, x in theirs.items() if not _fits(x, ours[k], seen)]

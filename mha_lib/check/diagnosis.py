@@ -166,10 +166,10 @@ def conclude(
     guessed = of_sizes(cases) if simpler and of_torch else []
     if simpler and FITS_A_SQUARE & set(names(simpler[0].route)):
         guessed = []  # the one mistake is why it fails
-    if not seen.varies and training.right_in_training(seen, loading, cases):
-        # What is named would be wrong there, too.
+    otherwise = training.right_otherwise(seen, loading, cases)
+    if not seen.varies and otherwise:  # what is named would be wrong there, too
         simpler, explanations, guessed = [], [], []
-        found.evidence.append(Fact("right-in-training"))
+        found.evidence.append(otherwise)
     found.raised = given_away or guessed
     if simpler:
         found.mistakes = list(found.raised)

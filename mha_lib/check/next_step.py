@@ -14,6 +14,7 @@ CAUSES = {  # facts that say what is wrong, and so what to do next
     *("cut-otherwise", "as-if-exchanged", "as-if-inverted", "as-if-folded"),
     *(
         "as-if-equal",
+        "as-if-apart",
         "as-if-left",
         "it-remembers",
         "it-makes-layers",
@@ -22,7 +23,7 @@ CAUSES = {  # facts that say what is wrong, and so what to do next
     ),
     *("padding-at-left", "padding-turned", "padding-of-one"),
     *("heads-and-features", "slices-overlap", "tokens-as-heads", "mask-in-front"),
-    *("right-in-training", "sums-alone"),
+    *("right-in-training", "right-at-first", "sums-alone"),
 }
 STEPS = {  # of the other tasks
     "split_heads": "next-numbers",

@@ -19,6 +19,7 @@ AS_ONE = {  # functions that several mistakes give only together
     "as-if-exchanged": {"key-value-inputs-swapped", "wk-wv-swapped"},
     "as-if-inverted": {"padding-inverted", "masks-or", "mask-inverted"},
     "as-if-equal": {"mask-inverted", "masks-xor"},
+    "as-if-apart": {"mask-inverted", "causal-only-diagonal"},
     "as-if-left": {"split-axis-left", "merge-no-transpose"},
     "as-if-folded": {"merge-no-transpose", "output-reshaped"},
 }

@@ -227,6 +227,37 @@ def test_masks_that_are_compared_are_told_as_one_thing():
     assert [x.code for x in found.evidence] == ["as-if-equal"]
 
 
+def test_a_difference_that_is_taken_for_a_boolean_is_told_as_one_thing():
+    def causal_mask(T, S):
+        return (torch.arange(T)[:, None] - torch.arange(S)).bool()
+
+    found = diagnose(causal_mask)
+    assert (found.verdict, found.mistakes) == ("unknown", [])
+    assert [x.code for x in found.evidence] == ["as-if-apart"]
+
+
+@pytest.mark.parametrize("seed", [0, 5])
+def test_under_a_relu_the_bias_of_the_key_is_not_harmless(seed):
+    def by_heads(queries, keys, weights, num_heads, causality=False):
+        q, k, v = (
+            (x @ weights[f"W_{role}"].mT + (role != "k") * weights[f"b_{role}"])
+            .relu()
+            .unflatten(-1, (num_heads, -1))
+            .transpose(1, 2)
+            for role, x in zip("qkv", (queries, keys, keys))
+        )
+        mask = (keys != 0).any(-1)[:, None, None].repeat(1, 1, queries.shape[1], 1)
+        mask = mask.tril() if causality else mask
+        scores = (q @ k.mT / q.shape[-1] ** 0.5).masked_fill(~mask, -torch.inf)
+        context = (scores.softmax(-1) @ v).transpose(1, 2).flatten(2)
+        return context @ weights["W_o"].mT + weights["b_o"]
+
+    report = check(by_heads, "split_concat", seed=seed)
+    assert report.diagnosis.verdict == "unknown"
+    for claim in ("the rest is right", "is kept from one call", "detached"):
+        assert claim not in repr(report)
+
+
 @pytest.mark.parametrize(
     ("program", "task", "code"),
     [

@@ -389,6 +389,11 @@ def test_what_is_right_for_one_head_alone_is_called_that(wrong):
         (lambda maps: torch.stack(maps, dim=-1), "are (B, T, S, H), where"),
         (lambda maps: torch.stack(maps, dim=2), "are (B, T, H, S), where"),
         (lambda maps: torch.cat(maps), "are (H·B, T, S), where"),
+        (
+            lambda maps: torch.stack(maps, 1).flatten(0, 1),
+            "The weights that you return are (B·H, T, S), where (B, H, T, S) is due: "
+            "unflatten(0, (B, H)) brings them there.",
+        ),
         (lambda maps: torch.cat(maps, dim=1), "are (B, H·T, S), where"),
         (lambda maps: torch.cat(maps, dim=-1), "are (B, T, H·S), where"),
         (lambda maps: maps[-1], "is the map of the last head."),

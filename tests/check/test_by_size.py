@@ -121,7 +121,8 @@ def test_a_part_that_is_wrong_at_a_size_is_told_so():
         ({3: True, 5: True, 9: False, 11: False}, ("wrong-from", [("T", 5, 9)])),
         ({3: True, 5: True, 9: False}, None),  # one call, and not far away
         ({3: True, 5: True, 70: False}, ("wrong-from", [("T", 5, 70)])),
-        ({3: True, 5: False, 9: True}, None),
+        ({3: True, 6: False, 9: True}, None),
+        ({3: True, 5: False, 9: True}, ("wrong-alike", ["T", "D"])),  # D = 5
         ({1: False, 3: True, 9: True}, ("wrong-at-one", ["T"])),
         ({1: True, 3: False, 9: False}, None),  # no more than a trivial case is right
         ({3: True, 5: True}, None),
@@ -140,3 +141,23 @@ def test_a_statement_is_true_of_every_call(holds, said):
     fact = told_by_size(cases)
     values = [*fact.values.values()][1:] if fact else []
     assert ((fact.code, *values) if fact else None) == said
+
+
+def test_a_part_that_is_wrong_where_two_sizes_agree_is_told_which():
+    def merge_heads(x):
+        return (x if x.shape[1] == x.shape[2] else x.transpose(1, 2)).flatten(2)
+
+    assert "In our tries, it is wrong only where T = H." in repr(check(merge_heads))
+
+
+@pytest.mark.parametrize("seed", [0, 5])
+def test_a_layer_that_asks_shapes_which_axis_is_which_is_not_sent_to_its_mask(seed):
+    class Asks(Right):
+        def forward(self, query, key, value, mask=None):
+            if len(query) == query.shape[1] == key.shape[1]:
+                query, key, value = (x.transpose(0, 1) for x in (query, key, value))
+            return super().forward(query, key, value, mask)
+
+    said = repr(check(Asks, "mha", seed=seed))
+    assert "it is wrong only where T = S = B" in said
+    assert "Without a mask all is right" not in said

@@ -337,6 +337,19 @@ def test_what_is_wrong_in_evaluation_mode_alone_is_told_so(layer):
     assert "Without a mask all is right" not in said
 
 
+class NoisyInTraining(Right):
+    def forward(self, query, key, value, mask=None):
+        output = super().forward(query, key, value, mask)
+        return output + self.training * torch.randn_like(output)
+
+
+@pytest.mark.parametrize("seed", [0, 5])
+def test_a_gradient_of_another_output_is_no_fault_of_its_own(seed):
+    said = repr(check(NoisyInTraining, "mha", seed=seed))
+    assert said.count("In training mode, every dropout set to 0, the output is") == 1
+    assert "The output is right" not in said and "detached" not in said
+
+
 def fills(number):
     def attention(q, k, v, mask=None):
         scores = q @ k.mT / q.shape[-1] ** 0.5

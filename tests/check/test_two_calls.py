@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from mha_lib.check import diagnose
+from mha_lib.check import check, diagnose
 from mha_lib.check.beside.observe import outcome_of
 from tests.check.layers import Right
 
@@ -19,6 +19,17 @@ class FirstMaskForEver(Right):
     def forward(self, query, key, value, mask=None):
         self.first = mask if self.first is None else self.first
         return super().forward(query, key, value, self.first)
+
+
+class FirstMaskOfAShape(Right):
+    def __init__(self, *sizes):
+        super().__init__(*sizes)
+        self.kept = {}
+
+    def forward(self, query, key, value, mask=None):
+        if mask is not None:
+            mask = self.kept.setdefault(mask.shape, mask)
+        return super().forward(query, key, value, mask)
 
 
 class MasksOnce(Right):
@@ -167,3 +178,11 @@ def test_a_layer_that_is_made_in_each_call_is_told_where_to_make_it():
     assert (found.verdict, found.mistakes) == ("unknown", [])
     (words,) = found.to_dict()["evidence"]
     assert "each call makes a layer" in words and "in __init__" in words
+
+
+@pytest.mark.parametrize("seed", [0, 5])
+def test_what_is_right_as_the_first_call_alone_is_not_sent_to_the_training_mode(seed):
+    report = check(FirstMaskOfAShape, "mha", seed=seed)
+    assert report.diagnosis.verdict == "unknown"
+    assert "something is kept from one call to the next" in repr(report)
+    assert "self.training" not in repr(report)

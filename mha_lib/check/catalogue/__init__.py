@@ -27,7 +27,13 @@ from mha_lib.check.catalogue import (
     split,
 )
 from mha_lib.check.catalogue.combine import WAYS as COMBINED
-from mha_lib.check.catalogue.mistake import GIVEN, MASKS, WEIGHTED, Mistake
+from mha_lib.check.catalogue.mistake import (
+    GIVEN,
+    MASKS,
+    TORCH_LAYERS,
+    WEIGHTED,
+    Mistake,
+)
 from mha_lib.check.catalogue.padding import WAYS as PADDED
 from mha_lib.check.catalogue.project import CUTS
 from mha_lib.check.catalogue.split import WAYS as SPLITS
@@ -95,18 +101,19 @@ def _scale_of_a_head(p: Problem, width: int) -> tuple[float, float]:
 
 
 # Other ways that are no mistakes of their own: no bias in k, which the softmax does not
-# see; √D of a head where the heads are ignored, or cut otherwise.
+# see unless a ReLU follows; √D of a head where the heads are ignored, or cut otherwise.
 OF_A_HEAD = Stage("scale", (), _scale_of_a_head)
-HARMLESS = (("bias", bias.kept_biases(True, False, True)), ("scale", _scale_of_a_head))
+NO_BIAS_K = Stage("bias", (), bias.kept_biases(True, False, True))
+HARMLESS = {NO_BIAS_K: TORCH_LAYERS, OF_A_HEAD: LAYERS}
 
 
 def stages_for(call: str) -> dict[str, list[Stage]]:
     """For each stage of a task the right way and then all wrong ones."""
     unused = MADE if call in GIVEN else ("mask",)
     found: dict[str, list[Stage]] = {}
-    for stage, do in HARMLESS:
-        if call in LAYERS:
-            found.setdefault(stage, [DEFAULT[stage]]).append(Stage(stage, (), do))
+    for way, tasks in HARMLESS.items():
+        if call in tasks:
+            found.setdefault(way.stage, [DEFAULT[way.stage]]).append(way)
     for mistake in MISTAKES.values():
         if call in mistake.tasks:
             for stage, do in mistake.stages.items():

@@ -147,13 +147,14 @@ def draw(generator: torch.Generator) -> dict[str, dict]:
     return {
         "texts": sure(99, B=sized(5, 9), more=30, far=30),
         "texts longer than the context": sure(sized(2, 4), more=6),
+        "texts that outgrow the context": sure(sized(8, 12)),
         "a context of one": sure(1, more=3),
         "every word occurs": {**sure(99, B=1), "new": 17, "kind": "counts"},
         "a close call": {**sure(99), "new": 19, "kind": "close", "options": [1e-3]},
         "modes and gradients": {**sure(99), "kind": "modes"},
         "draws": shares(),
         "draws of many words": shares(many=True),
-        "a low temperature": shares(0.4),
+        "a low temperature": shares(0.4, new=3),
         "a high temperature": shares(5.0),
         "nearly no temperature": shares(0.025, scale=0.025),  # float32 has p ** 40
         "top-k": shares(1.0, 3),
@@ -264,7 +265,10 @@ def words(yours: Tensor, right: Tensor, inputs: dict) -> str:
     """The first wrong token, how often one is drawn, or what became of a mode."""
     kind, prompt = inputs["kind"], inputs["tokens"].shape[1]
     if kind == "twice":
-        return "Two texts of the same prompts are one and the same: nothing is drawn."
+        return (
+            "Two texts of the same prompts are one and the same: nothing is drawn, or "
+            "each call begins with a seed of its own."
+        )
     if kind == "kept":
         return "The logits that the model returned hold other numbers afterwards."
     place = (yours - right).abs().nan_to_num(9.0) > TOLERANCE
@@ -283,6 +287,8 @@ def words(yours: Tensor, right: Tensor, inputs: dict) -> str:
         given = [f"{k} = {x:g}" for k, x in zip(names, inputs["options"])]
         at = f" with {' and '.join(given)}" if given else ""
         theirs, ours = yours[n, word].square(), right[n, word].square()
+        new = inputs["new"]
+        at += f" as new token {new - 1}" if new > 1 else ""
         return (
             f"After a prompt of token {n}{at}, token {word} is drawn in {theirs:.1%} "
             f"of {len(inputs['tokens']) // 2:,} texts; {ours:.1%} is what to expect."

@@ -145,7 +145,7 @@ def call(next_token_loss, logits, tokens, padding, gradient, told, cut, double):
     if not gradient or loss is None:  # without an answer it has no gradient, either
         return loss
     if getattr(loss, "requires_grad", False):
-        loss.backward()
+        loss.sum().backward()
     return logits.new_zeros(logits.shape) if logits.grad is None else logits.grad
 
 

@@ -35,6 +35,13 @@ def _wrong_at_one(letters: list[str], masked: bool | None) -> str:
     return f"In our tries, {OF_CALLS[masked]}it is wrong only where {one} is 1."
 
 
+def _wrong_alike(letters: list[str], masked: bool | None) -> str:
+    """That it is wrong where these sizes are equal, and nowhere else."""
+    return (
+        f"In our tries, {OF_CALLS[masked]}it is wrong only where {' = '.join(letters)}."
+    )
+
+
 def _wrong_from(limits: list[tuple[str, int, int]], masked: bool | None) -> str:
     """Up to which size it is right, and from which on it is wrong."""
     said = " and ".join(
@@ -135,6 +142,8 @@ FOUND: dict[str, str | Callable[..., str]] = {
     "round: later keys are seen, and earlier ones hidden?",
     "as-if-equal": "A key is seen where the masks agree, and so where both hide it: "
     "they are compared with ==. Both have to allow it: & (AND).",
+    "as-if-apart": "Each query sees every key but that at its own place, s ≠ t, as "
+    "where a difference t - s is taken for a boolean. Compare them: s <= t.",
     "cut-otherwise": lambda cut: (
         f"It is right if the rows of a fused projection are those of {', '.join(cut)}; "
         "q, k, v is expected. Cut it in that order, or tell check what you mean: "
@@ -158,6 +167,9 @@ FOUND: dict[str, str | Callable[..., str]] = {
     "view or reshape: is the transpose(0, 1) before it missing?",
     "as-if-left": "These are the answers of heads that stay behind the tokens, and "
     "of a transpose when they are joined: is the transpose missing when they are cut?",
+    "right-at-first": "As the first call of a new layer it is right, and after a call "
+    "with other inputs it is wrong: something is kept from one call to the next (a "
+    "cache of masks, or of keys and values?). Fix this first.",
     "right-in-training": "In training mode, every dropout set to 0, it is right, and "
     "in evaluation mode it is not: what does the code do only if self.training, or "
     "only if not?",
@@ -183,6 +195,7 @@ FOUND: dict[str, str | Callable[..., str]] = {
         f"{', '.join(map(str, wrong))}. Each head has to be masked, and alike."
     ),
     "wrong-at-one": _wrong_at_one,
+    "wrong-alike": _wrong_alike,
     "wrong-from": _wrong_from,
     "fill-nan": "Where a key is hidden, NaN comes out: 0 times ∞, ∞ minus ∞ or a fill "
     "of +∞ makes it. Fill with masked_fill(~mask, float('-inf')), and add nothing.",
@@ -193,9 +206,15 @@ FOUND: dict[str, str | Callable[..., str]] = {
     "weights-came-first": "That is the shape of the weights: the output comes first, "
     "return (output, weights).",
     # beside the numbers
-    "weights-laid": "The weights that you return are {axes}, where (B, H, T, S) is "
-    "due: of a list with a map (B, T, S) for each head, torch.stack(…, dim=1) makes "
-    "it, with the heads behind the batch.",
+    "weights-laid": lambda axes: (
+        f"The weights that you return are {axes}, where (B, H, T, S) is due: "
+        + (
+            "unflatten(0, (B, H)) brings them there."
+            if axes.startswith("(B·H")
+            else "of a list with a map (B, T, S) for each head, torch.stack(…, dim=1) "
+            "makes it, with the heads behind the batch."
+        )
+    ),
     "weights-are": "What you return as the weights is {what}.",
     "inputs-changed": _changed,
     "other-dtype": lambda came, went: f"{came} came in, {', '.join(went)} came out.",

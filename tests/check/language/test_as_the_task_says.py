@@ -174,3 +174,20 @@ def test_what_a_driver_of_an_author_refuses_is_said_as_it_is():
 )  # fmt: skip
 def test_a_case_in_float64_is_right_only_if_its_numbers_are(program, task):
     assert diagnose(program, task).properties["right: float64"] is False
+
+
+def test_a_loss_that_is_no_mean_is_told_by_its_shape_alone():
+    def each(logits, tokens, padding=0):
+        costs = -logits.log_softmax(-1).gather(-1, tokens[:, 1:, None])[..., 0]
+        return costs[tokens[:, 1:] != padding]
+
+    said = repr(check(each, "next_token_loss"))
+    assert "() is right" in said and "Error" not in said
+
+
+def test_a_text_that_is_always_the_same_may_come_of_a_seed():
+    def seeded(model, *given, **options):
+        torch.manual_seed(0)
+        return generate(model, *given, **options)
+
+    assert "begins with a seed of its own" in repr(check(seeded, "generate"))

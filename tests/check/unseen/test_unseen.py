@@ -53,6 +53,7 @@ from tests.check.unseen import (
     wrong_parts,
     wrong_parts_copied,
     wrong_sixth,
+    wrong_tenth,
     wrong_third,
 )
 from tools import book, notebook
@@ -69,6 +70,7 @@ ROUNDS = (
     wrong_edges,
     wrong_eighth,
     wrong_ninth,
+    wrong_tenth,
 )
 WRONG = [row for each in ROUNDS for row in each.WRONG]
 RIGHT_ROUNDS = (
