@@ -116,6 +116,26 @@ def test_a_cut_edge_has_a_shadow(visit, page, selector, colours):
     assert shaded and all(shaded) and not hidden
 
 
+ARROWS = """() => [...document.querySelectorAll('.way')].map(way => {
+    const strip = way.getBoundingClientRect(), steps = [...way.querySelectorAll('li')];
+    const arrows = steps.flatMap(step => ['::before', '::after'].flatMap(place => {
+        const style = getComputedStyle(step, place);
+        if (style.content === 'none') return [];
+        const left = step.getBoundingClientRect().left + parseFloat(style.left);
+        return [[left - strip.left, strip.right - left - parseFloat(style.width)]];
+    }));
+    return [steps.length - 1 - arrows.length, Math.min(...arrows.flat())];
+})"""
+
+
+@pytest.mark.parametrize("screen", [PHONE, NARROW, PAPER], ids=["360", "390", "A4"])
+def test_no_arrow_of_the_way_stands_in_the_margin(visit, screen):
+    """A second line of steps begins with a step."""
+    found = visit("book/05_masks", viewport=screen).page.evaluate(ARROWS)
+    assert len(found) > 2
+    assert all(missing == 0 and room >= 0 for missing, room in found)
+
+
 def test_the_table_of_agreement_fits_a_phone(visit):
     opened = visit("book/09_they_all_agree", viewport=NARROW).page
     table = opened.locator("article table", has_text="self, causal")
