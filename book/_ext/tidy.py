@@ -94,6 +94,7 @@ REPAIRS = (
         '<summary aria-label="Pages of this part">',
     ),
     (re.compile(r'<div role="list" class="citation-list">'), "<div>"),
+    (re.compile(r", n\.d\.</a>"), "</a>"),  # a work without a year has a name
 )
 
 

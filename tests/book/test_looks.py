@@ -136,6 +136,20 @@ def test_no_arrow_of_the_way_stands_in_the_margin(visit, screen):
     assert all(missing == 0 and room >= 0 for missing, room in found)
 
 
+def test_works_stand_by_their_names_and_without_numbers(visit):
+    """The text cites them by author and year."""
+    works = visit("book/references").page.locator(".citation").all_inner_texts()
+    assert len(works) > 40 and not any(re.match(r"\[\d", work) for work in works)
+    assert works[0].startswith("Joshua Ainslie")  # then A to Z, and who has no surname
+    assert works[-1].startswith("Source S5")
+
+
+def test_a_work_without_a_year_is_cited_by_its_name_alone():
+    cited = soup(book.HTML / "book" / "about.html").select("article a.reference")
+    names = [a.get_text() for a in cited if "bibliography" not in a["href"]]
+    assert "Source S1" in names and not any(x.endswith("n.d.") for x in names)
+
+
 def test_the_table_of_agreement_fits_a_phone(visit):
     opened = visit("book/09_they_all_agree", viewport=NARROW).page
     table = opened.locator("article table", has_text="self, causal")
