@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.book.conftest import NARROW, PAPER, PHONE, at_once, printing, switch
+from tests.book.conftest import DESK, NARROW, PAPER, PHONE, at_once, printing, switch
 from tests.book.test_pages import soup
 from tools import book
 
@@ -148,6 +148,13 @@ def test_a_work_without_a_year_is_cited_by_its_name_alone():
     cited = soup(book.HTML / "book" / "about.html").select("article a.reference")
     names = [a.get_text() for a in cited if "bibliography" not in a["href"]]
     assert "Source S1" in names and not any(x.endswith("n.d.") for x in names)
+
+
+def test_a_phone_is_not_told_of_keys(visit):
+    opened = visit("search", viewport=NARROW).page
+    assert opened.locator(".search-button__kbd-shortcut:visible").count() == 0
+    opened.set_viewport_size(DESK)
+    assert opened.locator(".search-button__kbd-shortcut:visible").count() > 0
 
 
 def test_the_table_of_agreement_fits_a_phone(visit):
