@@ -157,6 +157,12 @@ def test_a_phone_is_not_told_of_keys(visit):
     assert opened.locator(".search-button__kbd-shortcut:visible").count() > 0
 
 
+def test_a_command_is_read_whole_on_a_desk(visit):
+    commands = visit("book/what_the_grader_withstands").page.locator("article pre")
+    hidden = "all => all.map(x => x.scrollWidth - x.clientWidth)"
+    assert commands.evaluate_all(hidden) == [0, 0]
+
+
 def test_the_table_of_agreement_fits_a_phone(visit):
     opened = visit("book/09_they_all_agree", viewport=NARROW).page
     table = opened.locator("article table", has_text="self, causal")
