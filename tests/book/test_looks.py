@@ -163,6 +163,12 @@ def test_a_command_is_read_whole_on_a_desk(visit):
     assert commands.evaluate_all(hidden) == [0, 0]
 
 
+def test_code_after_a_table_does_not_touch_it(visit):
+    cells = visit("book/05_masks").page.locator("div:has(> table) + .cell")
+    gaps = cells.evaluate_all("all => all.map(x => getComputedStyle(x).marginTop)")
+    assert {*gaps} == {"16px"}
+
+
 def test_the_table_of_agreement_fits_a_phone(visit):
     opened = visit("book/09_they_all_agree", viewport=NARROW).page
     table = opened.locator("article table", has_text="self, causal")
