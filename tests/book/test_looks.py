@@ -116,6 +116,12 @@ def test_a_cut_edge_has_a_shadow(visit, page, selector, colours):
     assert shaded and all(shaded) and not hidden
 
 
+def test_a_command_is_read_whole_on_a_desk(visit):
+    commands = visit("book/what_the_grader_withstands").page.locator("article pre")
+    hidden = "all => all.map(x => x.scrollWidth - x.clientWidth)"
+    assert commands.evaluate_all(hidden) == [0, 0]
+
+
 ARROWS = """() => [...document.querySelectorAll('.way')].map(way => {
     const strip = way.getBoundingClientRect(), steps = [...way.querySelectorAll('li')];
     const arrows = steps.flatMap(step => ['::before', '::after'].flatMap(place => {
@@ -136,6 +142,19 @@ def test_no_arrow_of_the_way_stands_in_the_margin(visit, screen):
     assert all(missing == 0 and room >= 0 for missing, room in found)
 
 
+def test_a_phone_is_not_told_of_keys(visit):
+    opened = visit("search", viewport=NARROW).page
+    assert opened.locator(".search-button__kbd-shortcut:visible").count() == 0
+    opened.set_viewport_size(DESK)
+    assert opened.locator(".search-button__kbd-shortcut:visible").count() > 0
+
+
+def test_code_after_a_table_does_not_touch_it(visit):
+    cells = visit("book/05_masks").page.locator("div:has(> table) + .cell")
+    gaps = cells.evaluate_all("all => all.map(x => getComputedStyle(x).marginTop)")
+    assert {*gaps} == {"16px"}
+
+
 def test_works_stand_by_their_names_and_without_numbers(visit):
     """The text cites them by author and year."""
     works = visit("book/references").page.locator(".citation").all_inner_texts()
@@ -148,25 +167,6 @@ def test_a_work_without_a_year_is_cited_by_its_name_alone():
     cited = soup(book.HTML / "book" / "about.html").select("article a.reference")
     names = [a.get_text() for a in cited if "bibliography" not in a["href"]]
     assert "Source S1" in names and not any(x.endswith("n.d.") for x in names)
-
-
-def test_a_phone_is_not_told_of_keys(visit):
-    opened = visit("search", viewport=NARROW).page
-    assert opened.locator(".search-button__kbd-shortcut:visible").count() == 0
-    opened.set_viewport_size(DESK)
-    assert opened.locator(".search-button__kbd-shortcut:visible").count() > 0
-
-
-def test_a_command_is_read_whole_on_a_desk(visit):
-    commands = visit("book/what_the_grader_withstands").page.locator("article pre")
-    hidden = "all => all.map(x => x.scrollWidth - x.clientWidth)"
-    assert commands.evaluate_all(hidden) == [0, 0]
-
-
-def test_code_after_a_table_does_not_touch_it(visit):
-    cells = visit("book/05_masks").page.locator("div:has(> table) + .cell")
-    gaps = cells.evaluate_all("all => all.map(x => getComputedStyle(x).marginTop)")
-    assert {*gaps} == {"16px"}
 
 
 def test_the_table_of_agreement_fits_a_phone(visit):
@@ -332,18 +332,38 @@ def test_no_shadow_of_what_can_be_scrolled_lies_on_paper(visit):
 
 
 def test_no_page_ends_between_what_belongs_together(visit):
-    """A picture and its caption, the lines of a heading; what ends in a colon."""
+    """A picture and its caption, the lines of a heading and of an answer of `check`; a
+    heading, where we are and what is said there; what ends in a colon."""
     opened = visit("book/05_masks", viewport=PAPER).page
+    whole = "article :is(figure, .opening, h2, h3, .way, .text_html)"
     with printing(opened):
-        inside = opened.locator("article :is(figure, .opening, h2, h3)").evaluate_all(
+        inside = opened.locator(whole).evaluate_all(
             "all => all.map(x => getComputedStyle(x).breakInside)"
+        )
+        ways = opened.locator(".way").evaluate_all(
+            "all => all.map(x => getComputedStyle(x).breakAfter)"
         )
         after = opened.locator("article p").evaluate_all(
             "all => all.filter(x => x.textContent.trim().endsWith(':'))"
             ".map(x => getComputedStyle(x).breakAfter)"
         )
     assert len(inside) > 2 and {*inside} == {"avoid"}
+    assert len(ways) > 2 and {*ways} == {"avoid"}
     assert len(after) > 2 and {*after} == {"avoid"}
+
+
+def test_a_line_of_code_is_one_line_on_paper(visit):
+    """A cell of an assignment has lines of 80 letters."""
+    opened = visit("book/assignments/student/a1_attention_and_masks", viewport=PAPER)
+    with printing(opened.page):
+        folded = opened.page.locator("article .highlight pre").evaluate_all(
+            """all => all.map(x => {
+                const height = x.clientHeight;
+                x.style.whiteSpace = 'pre';
+                return height - x.clientHeight;
+            })"""
+        )
+    assert len(folded) > 10 and {*folded} == {0}
 
 
 def test_printing_itself_leaves_the_screen_as_it_was(visit):
