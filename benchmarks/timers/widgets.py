@@ -40,7 +40,7 @@ from tools.browser import launch
 WORDS = "the cat chased the dog then slept".split()  # noqa: SIM905
 FRAME = {1: 16, 4: 32}  # milliseconds, by how much the processor is slowed down
 WORK = {"EventDispatch", "FireAnimationFrame", "UpdateLayoutTree", "Layout"}
-WORK |= {"PrePaint", "Paint", "Layerize", "Commit", "FunctionCall", "TimerFire"}
+WORK |= {"PrePaint", "Paint", "Layerize", "Commit", "FunctionCall", "TimerFire", "FireIdleCallback"}
 CATEGORIES = ["devtools.timeline", "blink.user_timing"]
 CONTROLS = "button, select, textarea, input, .mha-map[tabindex]"
 LEFT_OUT = ["copy link"]  # writes to the clipboard
@@ -143,13 +143,18 @@ def work_of_each(events: list[dict]) -> list[float]:
 
 
 def longest_frame(tasks: list[dict]) -> float:
-    """Of tasks in their order; a commit ends a frame."""
+    """Of tasks in their order; a commit ends a frame, an idle task is one for itself."""
     frames: list[list[tuple[float, float]]] = [[]]
+    idle: list[list[tuple[float, float]]] = []
     for x in tasks:
-        frames[-1].append((x["tts"], x["tts"] + x["tdur"]))
+        span = x["tts"], x["tts"] + x["tdur"]
+        if x["name"] == "FireIdleCallback":
+            idle.append([span])
+        elif not (idle and span[0] < idle[-1][0][1]):  # no part of an idle task
+            frames[-1].append(span)
         if x["name"] == "Commit":
             frames.append([])
-    return max(map(union, frames)) / 1000
+    return max(map(union, [*frames, *idle])) / 1000
 
 
 def opened(browser: Browser, file: Path, slower: int) -> dict[str, float]:

@@ -87,5 +87,9 @@ export function makeLab(packed) {
     const { logits } = without(off).read(ids).at(-1);
     return append(text, tokens[draw(chances(logits, temperature), chance(seed, ids.length))]);
   }
-  return { view, append, writeOn, context };
+  /** Tasks that read a text token by token, each short: what is read once is known. */
+  function readings(text) {
+    return read(text).map((_, i, ids) => () => whole.read(ids.slice(0, i + 1)));
+  }
+  return { view, append, writeOn, readings, context };
 }
