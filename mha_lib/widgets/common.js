@@ -60,11 +60,13 @@ export function widget(name, build, { question, lead = "", lesson = [], answered
     let broken = true;
     let frame = 0;
     let [tasks, near] = [[], false];
-    const goAhead = () => idle(() => {
-      if (broken || !root.isConnected || !tasks.length) return;
-      tasks.shift()();
-      goAhead();
-    });
+    const goAhead = async () => {
+      await idle();
+      while (tasks.length && root.isConnected && !broken) {
+        tasks.shift()();
+        await idle();
+      }
+    };
     const approached = () => {
       if (!near) goAhead();
       near = true;
@@ -200,7 +202,9 @@ export function widget(name, build, { question, lead = "", lesson = [], answered
   return { render };
 }
 
-const idle = (task) => (window.requestIdleCallback ?? setTimeout)(() => task()); // Safari has none
+/** Wait until the page has nothing else to do. */
+export const idle = () =>
+  new Promise((resolve) => (window.requestIdleCallback ?? setTimeout)(() => resolve())); // Safari has none
 
 /** An element: properties that start with "on" are listeners, the rest attributes. */
 export function h(tag, properties = {}, ...children) {

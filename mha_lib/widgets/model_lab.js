@@ -1,7 +1,7 @@
 // A language model that computes in the page: type, switch heads off, let it write on.
 import { fixed, need, range } from "./arithmetic.js";
 import {
-  button, h, keepRoom, numbers, palette, press, put, readout, say, shade, widget,
+  button, h, idle, keepRoom, numbers, palette, press, put, readout, say, shade, widget,
 } from "./common.js";
 import { heatmap } from "./heatmap.js";
 import { arcs } from "./model_lab_arcs.js";
@@ -12,6 +12,7 @@ import { loadPacked } from "./packed_model.js";
 const MOST_LETTERS = 2000;
 const TALL = 188; // pixels that the map may take: with its buttons as high as the heads beside it
 const WINDOW = 8; // tokens in the large map: their cells and words are read
+const PART = 6; // milliseconds of a frame for reading, before anything is shown
 const SMALL = 64; // pixels of a head's own map
 const STEP = 4; // tokens from one window to the next
 
@@ -77,10 +78,19 @@ export default widget("Model lab", (ui) => {
     const { packed, packed_name: called, packed_at: address } = Object.fromEntries(
       ["packed", "packed_name", "packed_at"].map((trait) => [trait, ui.get(trait)]));
     asking ??= (packed ? Promise.resolve(packed) : loadPacked(called, address))
-      .then((text) => {
-        lab = makeLab(text);
+      .then(async (text) => { // in short parts: a press meanwhile is answered
+        const made = makeLab(text);
+        let since = -Infinity;
+        for (const read of made.readings(asked())) {
+          if (performance.now() > since + PART) {
+            await idle();
+            since = performance.now();
+          }
+          read();
+        }
+        lab = made;
         trouble = "";
-      }, (error) => {
+      }).catch((error) => {
         trouble = `The model cannot compute: ${error.message} Change something to try again.`;
       })
       .then(() => {
@@ -92,7 +102,7 @@ export default widget("Model lab", (ui) => {
   /** Do something with the model, once it is there. */
   const withModel = (action) => (lab ? action() : load().then(() => lab && action()));
 
-  ui.ahead(() => load().then(() => lab && ui.ahead(...lab.readings(ui.get("text")))));
+  if (ui.get("packed")) ui.ahead(load); // else it is a file, loaded when it is asked for
 
   let now = ui.get("first"); // what is shown
   let waiting = false; // what is shown is of another state

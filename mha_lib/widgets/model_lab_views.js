@@ -87,9 +87,10 @@ export function makeLab(packed) {
     const { logits } = without(off).read(ids).at(-1);
     return append(text, tokens[draw(chances(logits, temperature), chance(seed, ids.length))]);
   }
-  /** Tasks that read a text token by token, each short: what is read once is known. */
-  function readings(text) {
-    return read(text).map((_, i, ids) => () => whole.read(ids.slice(0, i + 1)));
+  /** What a view of this text needs, in short tasks: a token of one model in each. */
+  function readings({ text, off }) {
+    const ids = read(text);
+    return [whole, without(off)].flatMap((runner) => ids.map((_, i) => () => runner.read(ids.slice(0, i + 1))));
   }
   return { view, append, writeOn, readings, context };
 }
