@@ -320,6 +320,22 @@ def test_a_bar_appends_its_token(live, model, tokenizer):
     assert_shows(opened, model, tokenizer, text)
 
 
+def test_a_model_in_the_page_is_made_ready_once_the_pointer_comes(live):
+    opened = live(ModelLab())
+    opened.page.evaluate(
+        "() => { window.waiting = []; requestIdleCallback = f => waiting.push(f); }"
+    )
+    assert opened.page.evaluate("waiting.length") == 0
+    opened.root_element.hover()
+    opened.page.evaluate(
+        "async () => { while (waiting.length) {"
+        " waiting.shift()(); await new Promise(done => setTimeout(done)); } }"
+    )
+    opened.button("append “]”").click()  # nothing more is done in idle time
+    opened.settle()
+    assert opened.control("text").input_value().endswith("]")
+
+
 def test_it_says_what_was_added_and_what_is_likeliest_now(live, model, tokenizer):
     opened = live(ModelLab())
     append(opened, "]")
