@@ -5,12 +5,12 @@
 
 An answer is the work of the browser's main thread from an act to the frame that shows
 it: script, style, layout and paint. Frames that follow, as of numbers that travel, and
-that of the pointer which arrives count each for itself, and so does a task in idle time;
-the longest is told. It should fit one frame of 16 ms, and two where the processor is
-slowed down four times. No part of it is what brings the act about: the page that scrolls
-there, what Playwright asks the page. Each page is opened several times and the median
-taken: the brake on the processor does not draw evenly while other programs run. The
-lessons are about as large as those of the book.
+that of the pointer which arrives count each for itself, and so does a task in idle
+time; the longest is told. It should fit one frame of 16 ms, and two where the processor
+is slowed down four times. What brings the act about is no part of it: the page that
+scrolls there, what Playwright asks the page. Each page is opened several times and the
+median taken: the brake on the processor does not draw evenly while other programs run.
+The lessons are about as large as those of the book.
 """
 
 import argparse
@@ -42,7 +42,7 @@ WORDS = "the cat chased the dog then slept".split()  # noqa: SIM905
 FRAME = {1: 16, 4: 32}  # milliseconds, by how much the processor is slowed down
 WORK = {"EventDispatch", "FireAnimationFrame", "UpdateLayoutTree", "Layout"}
 WORK |= {"PrePaint", "Paint", "Layerize", "Commit", "FunctionCall", "TimerFire"}
-IDLE = "FireIdleCallback"
+WORK |= {IDLE := "FireIdleCallback"}
 CATEGORIES = ["devtools.timeline", "blink.user_timing"]
 CONTROLS = "button, select, textarea, input, .mha-map[tabindex]"
 LEFT_OUT = ["copy link"]  # writes to the clipboard
