@@ -63,7 +63,10 @@ export function widget(name, build, { question, lead = "", lesson = [], answered
     const goAhead = async () => {
       await idle();
       while (tasks.length && root.isConnected && !broken) {
-        tasks.shift()();
+        const task = tasks.shift();
+        try {
+          task();
+        } catch { /* the act that asks for it says why */ }
         await idle();
       }
     };
