@@ -42,6 +42,7 @@ SOLUTION = re.compile(r"```\{solution-start\}.*?```\{solution-end\}\n```", re.DO
 EXERCISE = re.compile(r"\{exercise-start\}")
 SYNTAX = (  # what a reader does not see, sees as one word or as a drawing
     (re.compile(r"^Where we are: .*$", re.MULTILINE), " "),
+    (re.compile(r"^```python$.*?^```$", re.MULTILINE | re.DOTALL), " "),
     (re.compile(r"^(```|:::|:[\w-]+:).*$|<!--.*?-->|<[^>\n]+>", re.MULTILINE), " "),
     (re.compile(r"\$\$.*?\$\$|\$[^$]*\$", re.DOTALL), " formula "),
     (re.compile(r"\{[\w:]+\}`[^`]*`"), " reference "),

@@ -94,6 +94,7 @@ REPAIRS = (
         '<summary aria-label="Pages of this part">',
     ),
     (re.compile(r'<div role="list" class="citation-list">'), "<div>"),
+    (re.compile(r", n\.d\.</a>"), "</a>"),  # a work without a year has a name
 )
 
 
@@ -312,6 +313,10 @@ class LeadsIn(SphinxPostTransform):
 
     def run(self, **kwargs) -> None:
         for paragraph in self.document.findall(nodes.paragraph):
+            after = paragraph.next_node(descend=False, siblings=True)
+            last = after is None or isinstance(after, nodes.section)
+            if isinstance(paragraph.parent, nodes.section) and last:
+                continue  # "Your answer:", and a new section
             if paragraph.astext().endswith(":"):
                 paragraph["classes"].append("leads-in")
 

@@ -1,5 +1,6 @@
 """A diagnosis as lines and a picture, which are data; those as text and as HTML."""
 
+import re
 from collections.abc import Iterable
 from html import escape
 from typing import TypedDict
@@ -34,6 +35,10 @@ POLICY = {
     "unmasked": "a query that sees no key sees all of them",
     "other": "a query that sees no key gets numbers of no rule we know",
 }
+CODE = re.compile("`([^`]+)`")
+BOX = (
+    "padding:0 .25em;border:1px solid #8886;border-radius:.25em"  # or "..." is no code
+)
 
 
 class Line(TypedDict):
@@ -165,7 +170,7 @@ def report_html(lines: Iterable[Line], shown: dict | None) -> str:
 
 
 def _paragraph(one: Line) -> str:
-    words = escape(one["text"])
+    words = CODE.sub(rf'<code style="{BOX}">\1</code>', escape(one["text"]))
     if one["href"]:
         words = f'<a href="{escape(one["href"])}">{words}</a>'
     weight = "normal" if one["level"] else "bold"

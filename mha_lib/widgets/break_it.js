@@ -1,7 +1,7 @@
 // Six programs for one function; any mistake in any of them, and who notices it.
 import { fixed, need, needArray, range, shapeOf } from "./arithmetic.js";
 import { button, h, more, numbers, press, put, readout, say, toggle, tryThis, widget } from "./common.js";
-import { daysAfter, isDate, today, written } from "./break_it_daily.js";
+import { daysAfter, isDate, patientOf, today, written } from "./break_it_daily.js";
 import { WRONG } from "./break_it_mistakes.js";
 import { lossPicture, shown, twofold } from "./break_it_pictures.js";
 import { NAMES, sixPrograms, worst } from "./break_it_programs.js";
@@ -44,6 +44,10 @@ export default widget("Break it", (ui) => {
     programs = six.follow(mistakeOf);
     sizes = six.sizes();
   });
+  ui.ahead(...Object.values(PUZZLES()).map(({ state }) => () => {
+    const { at, name } = state.patient ? patientOf(state.patient) : { at: state.opened, name: state.mistakes[state.opened] };
+    six.prepare(NAMES[at], name);
+  }));
   const now = () => programs[ui.get("opened")];
   const { patient, answer, secret, sought, solved, tried } = quest(ui, known, now);
 

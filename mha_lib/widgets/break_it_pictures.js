@@ -1,6 +1,6 @@
 // The pictures of the break-it machine: a map as it should be and as it is, two losses.
 import { fixed, range } from "./arithmetic.js";
-import { corner, css, h, palette, put, shade, svg } from "./common.js";
+import { corner, css, h, palette, put, shade, svg, widthsOf } from "./common.js";
 
 const FONT = "system-ui, sans-serif";
 const WIDEST = 24; // pixels of a cell
@@ -67,17 +67,13 @@ export function twofold(ui, { content, move }) {
     const state = [`${[rows, heads, right, here, cursor, quantity]}`, width, colours, window.devicePixelRatio];
     if (state.every((x, i) => x === known[i])) return;
     known = state;
-    const context0 = canvas.getContext("2d");
-    context0.font = `bold 12px ${FONT}`;
-    const left = Math.ceil(Math.max(...rows.map((x) => context0.measureText(x).width))) + 8;
+    const left = Math.ceil(Math.max(...widthsOf(rows, `bold 12px ${FONT}`))) + 8;
     const should = `${quantity}, ${quantity.endsWith("s") ? "as they should be" : "as it should be"}`;
-    context0.font = `12px ${FONT}`;
     const wide = Math.min(WIDEST, Math.floor((width - left - GAP - 2) / 2 / columns));
     const [panel, high] = [wide * columns, HIGH[narrow(ui) ? "phone" : "desk"]];
     const room = Math.max(GAP, width - left - 2 * panel - 2); // between the two, at most
-    const gap = Math.min(room, Math.max(GAP, Math.ceil(context0.measureText(should).width) + GAP - panel));
-    context0.font = `bold 11px ${FONT}`;
-    const top = 13 + Math.ceil(Math.max(...rows.concat(heads).map((x) => context0.measureText(x).width))) + 2;
+    const gap = Math.min(room, Math.max(GAP, Math.ceil(widthsOf([should], `12px ${FONT}`)[0]) + GAP - panel));
+    const top = 13 + Math.ceil(Math.max(...widthsOf(rows.concat(heads), `bold 11px ${FONT}`))) + 2;
     layout = { left, top, wide, high, step: panel + gap };
     const most = [panel + gap - GAP / 2, width - left - panel - gap]; // of a title, pixels
     const context = prepared(canvas, Math.max(left + 2 * panel + gap + 2, width), top + rows.length * high + 2);

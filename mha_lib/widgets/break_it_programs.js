@@ -19,7 +19,8 @@ function sizesOf({ inputs, num_heads: H }) {
 
 /**
  * What computes the six, each once for each mistake that it had. `follow(mistakeOf)` gives
- * a list of {mistake, right, here, differs: {step: how much}, first}; `sizes()` their axes.
+ * a list of {mistake, right, here, differs: {step: how much}, first}; `sizes()` their axes;
+ * `prepare(style, mistake)` computes one before it is asked for.
  */
 export function sixPrograms(ui) {
   let data = null;
@@ -51,6 +52,7 @@ export function sixPrograms(ui) {
   };
   return {
     sizes: () => sizes,
+    prepare: run,
     follow(mistakeOf) {
       if (!data || GIVEN.some((trait) => ui.get(trait) !== data[trait])) {
         data = Object.fromEntries(GIVEN.map((trait) => [trait, ui.get(trait)]));

@@ -13,6 +13,8 @@ const LINK = "copy link";
  * `ui.follow` runs at once and again after every change, once a frame. What it gives to
  * `ui.draw` runs after all of these: a canvas asks for styles, and so the page for its
  * layout, which then stands. `ui.width(element)` is its clientWidth, read when it changed.
+ * What an act may ask for is given to `ui.ahead`: each task runs once, while the page is
+ * idle, after the reader's pointer or focus has come.
  *
  * `question` and `lead` stand above all else: what to find out, and in one sentence how;
  * a lead that depends on what is shown is left out here and given by `ui.lead`, and what
@@ -57,6 +59,22 @@ export function widget(name, build, { question, lead = "", lesson = [], answered
     });
     let broken = true;
     let frame = 0;
+    let [tasks, near] = [[], false];
+    const goAhead = async () => {
+      await idle();
+      while (tasks.length && root.isConnected && !broken) {
+        const task = tasks.shift();
+        try {
+          task();
+        } catch { /* the act that asks for it says why */ }
+        await idle();
+      }
+    };
+    const approached = () => {
+      if (!near) goAhead();
+      near = true;
+    };
+    for (const type of ["pointerenter", "focusin"]) root.addEventListener(type, approached);
     const guarded = (action) => {
       try {
         action();
@@ -81,6 +99,10 @@ export function widget(name, build, { question, lead = "", lesson = [], answered
       },
       follow: (follower) => followers.push(follower),
       draw: (drawer) => drawers.push(drawer),
+      ahead(...given) {
+        tasks.push(...given);
+        if (near) goAhead();
+      },
       width(element) {
         if (!widths.has(element)) {
           widths.set(element, element.clientWidth);
@@ -119,7 +141,7 @@ export function widget(name, build, { question, lead = "", lesson = [], answered
         if (location.hash.startsWith(`#${place}=`)) history.replaceState(null, "", location.href.split("#")[0]);
       }), place ? link : null)) : null;
     const rebuild = () => {
-      [followers, drawers] = [[], []];
+      [followers, drawers, tasks] = [[], [], []];
       size.disconnect();
       widths.clear();
       ui.width(root);
@@ -182,6 +204,10 @@ export function widget(name, build, { question, lead = "", lesson = [], answered
   }
   return { render };
 }
+
+/** Wait until the page has nothing else to do. */
+export const idle = () =>
+  new Promise((resolve) => (window.requestIdleCallback ?? setTimeout)(() => resolve())); // Safari has none
 
 /** An element: properties that start with "on" are listeners, the rest attributes. */
 export function h(tag, properties = {}, ...children) {
@@ -417,6 +443,15 @@ function readPalette(root) {
   };
   probe.remove();
   return found;
+}
+
+let unseen = null;
+
+/** How wide each text is; on a canvas of no page, as one in a page asks for its layout. */
+export function widthsOf(texts, font) {
+  unseen ??= document.createElement("canvas").getContext("2d");
+  unseen.font = font;
+  return texts.map((text) => unseen.measureText(text).width);
 }
 
 const mix = (a, b, x) => a.map((from, i) => Math.round(from + (b[i] - from) * x));

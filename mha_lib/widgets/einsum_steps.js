@@ -104,16 +104,18 @@ export default widget("Einsum steps", (ui) => {
     h("div", { class: "mha-es-sum" }, stepper, terms), line);
 
   /** The result of this example turned, or, if it is its own mirror image, of the next that shows it. */
-  let turning = { of: [], to: null };
-  function turnedResult() {
-    const of = ["equations", "operands", "operand_names", "example"].map(ui.get);
-    if (of.some((x, n) => x !== turning.of[n])) {
-      const [equations, , , example] = of;
+  let turning = { of: [], to: [] };
+  function turnedResult(example) {
+    const of = ["equations", "operands", "operand_names"].map(ui.get);
+    if (of.some((x, n) => x !== turning.of[n])) turning = { of, to: [] };
+    const [equations] = of;
+    if (turning.to[example] === undefined) {
       const shows = range(equations.length).map((n) => (example + n) % equations.length).find((n) => isTurned(...of.map((list) => list[n])));
-      turning = { of, to: shows === undefined ? null : to(shows, equations[shows], shows === example) };
+      turning.to[example] = shows === undefined ? null : to(shows, equations[shows], shows === example);
     }
-    return turning.to;
+    return turning.to[example];
   }
+  ui.ahead(...ui.get("equations").map((_, n) => () => turnedResult(n)));
   /** The cell of another example whose sum changes most often. */
   function liveliest({ example, equation }) {
     const values = ui.get("operands")[example];
@@ -145,7 +147,7 @@ export default widget("Einsum steps", (ui) => {
       found["sum one more"] = { state: begun(dropped), holds: dropped,
         note: `${last} is summed now, too. The sizes still fit, so nothing complains: was it meant?` };
     }
-    const turned = turnedResult();
+    const turned = turnedResult(ui.get("example"));
     if (turned) {
       found[turned.title] = { state: begun(turned.holds, turned.cell), holds: turned.holds,
         note: `${turned.of}Each sum is that of ${turned.from}, only its place is another.` };

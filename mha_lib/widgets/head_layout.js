@@ -219,6 +219,8 @@ export default widget("Head layout", (ui) => {
   const cells = () => ui.get("batch") * ui.get("tokens") * ui.get("num_heads") * ui.get("head_dim");
   const followed = () => hovered ?? Math.min(ui.get("element"), cells() - 1);
   ui.follow(() => check(ui));
+  const moves = noMoves();
+  ui.follow(() => moves.forEach((look) => look())); // before anything is written: the page is laid out
   const cellAt = (event) => event.target.closest?.("[data-element]")?.dataset.element ?? null;
   const hover = (event) => {
     const cell = event.pointerType === "mouse" ? cellAt(event) : null;
@@ -348,8 +350,6 @@ export default widget("Head layout", (ui) => {
       : OUTCOMES[outcomes()] ?? (wrong.length ? "A colour is a head, ✗ a number in a wrong place."
         : "A colour is a head: press a number to follow it."));
   });
-  const moves = noMoves();
-  ui.follow(() => moves.forEach((look) => look()));
   ways.append(way(ui, "steps", "steps", followed, moves), way(ui, "beside", "steps below them", followed, moves));
   ui.follow(() => travel(moves.done.splice(0)));
   let measured = "";

@@ -189,17 +189,21 @@ class HeadLayout(Widget):
         return f"{sizes}, {len(self.recipes)} recipes"
 
     def still(self) -> "Figure":
-        """What the heads of both recipes hold at the end, in reading order."""
+        """What the heads of both recipes hold at the step shown, in reading order."""
         import matplotlib.pyplot as plt
 
         from mha_lib.plots import cells
 
-        shown = [steps for steps in (self.steps, self.beside) if steps]
+        upto = None if self.at < 0 else self.at + 1
+        shown = [self.steps[:1]]
+        for steps in (self.steps[:upto], self.beside[:upto]):
+            if len(steps) > 1:  # or memory would be shown twice
+                shown.append(steps)
         figure, axes = plt.subplots(
-            len(shown) + 1, 1, figsize=(8, 2 + 2 * len(shown)), layout="constrained"
+            len(shown), figsize=(8, 2 * len(shown)), layout="constrained", squeeze=False
         )
         D = self.head_dim
-        for ax, steps in zip(axes, [shown[0][:1], *shown]):
+        for ax, steps in zip(axes.flat, shown):
             title = reduce(_code, steps[1:], steps[0])
             try:
                 result = _run(steps, self.sizes)

@@ -155,8 +155,16 @@ function start(name, sizes) {
   return { parts: [{ ...tensor(memory, shape), names }] };
 }
 
+const walked = new Map(); // many ask for the same walk, and nobody changes it
+
 /** The states that the steps go through, the last of them perhaps an error. */
 export function run(steps, sizes) {
+  const asked = JSON.stringify([steps, sizes]);
+  if (!walked.has(asked)) walked.set(asked, walk(steps, sizes));
+  return walked.get(asked);
+}
+
+function walk(steps, sizes) {
   const states = [{ step: steps[0], value: start(steps[0], sizes) }];
   for (const step of steps.slice(1)) {
     const { name, terms } = parse(step, sizes);

@@ -36,8 +36,17 @@ function claimed(names, index, sizes) {
   return known && !seen.includes(null) ? STARTS.x(found.B, found.H, found.T, found.D, sizes) : null;
 }
 
+/** What `of(x, sizes)` gives, computed once for each x: it was made for these sizes alone. */
+function once(of) {
+  const known = new WeakMap();
+  return (x, sizes) => {
+    if (!known.has(x)) known.set(x, of(x, sizes));
+    return known.get(x);
+  };
+}
+
 /** Every place of a value in reading order; the parts of a tuple are one more axis. */
-export function places({ parts, name, tuple }, sizes) {
+export const places = once(({ parts, name, tuple }, sizes) => {
   return parts.flatMap((x, part) => {
     const cells = cellsOf(x);
     return indices(x.shape).map((index, n) => ({
@@ -49,7 +58,7 @@ export function places({ parts, name, tuple }, sizes) {
       row: [part, ...index.slice(0, -1)].join(),
     }));
   });
-}
+});
 
 /** Sorted numbers as "0–3, 8". */
 function spans(sorted) {
@@ -71,7 +80,7 @@ function describe(sorted, sizes) {
 }
 
 /** A verdict on one state: a mark, a few words, a sentence. */
-export function judge(state, sizes) {
+export const judge = once((state, sizes) => {
   const verdict = (mark, short, text) => ({ mark, short, text });
   if (state.error) {
     const { type, why } = state.error;
@@ -124,7 +133,7 @@ export function judge(state, sizes) {
     ? "Every row is one slice of one token. But attention works on the last two axes, here (H, D): " +
       "it would compare the heads of one token. T and H have to change places."
     : "Every number stands where the names of the axes say.");
-}
+});
 
 /** Right only because an axis has size 1? Then say with which sizes it is wrong. */
 export function luck(steps, sizes) {

@@ -1,5 +1,5 @@
 // Heat maps: of attention, of a mask.
-import { css, h, ink, palette, put, shade } from "./common.js";
+import { css, h, ink, palette, put, shade, widthsOf } from "./common.js";
 
 const FONT = "system-ui, sans-serif";
 const LABEL = 14; // pixels that a label needs from the next
@@ -75,9 +75,8 @@ export function heatmap(ui, { content, move, pick, rowTitle = "query", columnTit
     put(frame, { "aria-label": now.label });
     const context = canvas.getContext("2d");
     if (measured?.rows !== rows || measured.columns !== columns) {
-      context.font = `12px ${FONT}`;
       const [tall, wide] = [rows, columns].map((labels) =>
-        Math.max(0, ...labels.map((x) => context.measureText(x.trim()).width)));
+        Math.max(0, ...widthsOf(labels.map((x) => x.trim()), `12px ${FONT}`)));
       measured = { rows, columns, tall, wide };
     }
     const left = measured.tall ? Math.min(96, Math.ceil(measured.tall) + 24) : BARE;

@@ -1,7 +1,7 @@
 // A language model that computes in the page: type, switch heads off, let it write on.
 import { fixed, need, range } from "./arithmetic.js";
 import {
-  button, h, keepRoom, numbers, palette, press, put, readout, say, shade, widget,
+  button, h, idle, keepRoom, numbers, palette, press, put, readout, say, shade, widget,
 } from "./common.js";
 import { heatmap } from "./heatmap.js";
 import { arcs } from "./model_lab_arcs.js";
@@ -12,6 +12,8 @@ import { loadPacked } from "./packed_model.js";
 const MOST_LETTERS = 2000;
 const TALL = 188; // pixels that the map may take: with its buttons as high as the heads beside it
 const WINDOW = 8; // tokens in the large map: their cells and words are read
+const PART = 6; // milliseconds of a frame for reading, before anything is shown
+const SMALL = 64; // pixels of a head's own map
 const STEP = 4; // tokens from one window to the next
 
 const begin = { temperature: 1, query: -1, key: -1, start: -1, off: [], compared: [] };
@@ -76,10 +78,19 @@ export default widget("Model lab", (ui) => {
     const { packed, packed_name: called, packed_at: address } = Object.fromEntries(
       ["packed", "packed_name", "packed_at"].map((trait) => [trait, ui.get(trait)]));
     asking ??= (packed ? Promise.resolve(packed) : loadPacked(called, address))
-      .then((text) => {
-        lab = makeLab(text);
+      .then(async (text) => { // in short parts: a press meanwhile is answered
+        const made = makeLab(text);
+        let since = -Infinity;
+        for (const read of made.readings(asked())) {
+          if (performance.now() > since + PART) {
+            await idle();
+            since = performance.now();
+          }
+          read();
+        }
+        lab = made;
         trouble = "";
-      }, (error) => {
+      }).catch((error) => {
         trouble = `The model cannot compute: ${error.message} Change something to try again.`;
       })
       .then(() => {
@@ -90,6 +101,8 @@ export default widget("Model lab", (ui) => {
   };
   /** Do something with the model, once it is there. */
   const withModel = (action) => (lab ? action() : load().then(() => lab && action()));
+
+  if (ui.get("packed")) ui.ahead(load); // else it is a file, loaded when it is asked for
 
   let now = ui.get("first"); // what is shown
   let waiting = false; // what is shown is of another state
@@ -206,7 +219,7 @@ export default widget("Model lab", (ui) => {
   let wasFolded = false; // the state before was one of what lies under the fold
 
   // --- all heads, small; one of them large --------------------------------------------
-  const canvases = range(sizes.layers * sizes.heads).map(() => h("canvas", { "aria-hidden": "true" }));
+  const canvases = range(sizes.layers * sizes.heads).map(() => h("canvas", { "aria-hidden": "true", width: SMALL, height: SMALL }));
   const small = h("div", { class: "mha-grid", role: "group", "aria-label": "heads, a layer in each row" },
     canvases.map((canvas, i) => {
       const one = button("", () => change({ layer: Math.floor(i / sizes.heads), head: i % sizes.heads }));
@@ -409,12 +422,20 @@ export default widget("Model lab", (ui) => {
 /** A word at a row of the map: what is longer takes the cells' room. */
 const shortened = (word) => (word.length > 5 && !word.endsWith(QUOTE) ? `${word.slice(0, 4)}…` : word);
 
-/** A causal map as one picture, a pixel a cell. */
+/** A causal map as one picture, always as large: another size would be laid out anew. */
 function paint(canvas, map, colours) {
-  put(canvas, { width: map.length, height: map.length });
-  const picture = new ImageData(map.length, map.length);
-  map.forEach((row, i) => row.forEach((x, j) => {
-    if (j <= i) picture.data.set([...shade(colours, x), 255], 4 * (i * map.length + j));
+  const picture = new ImageData(SMALL, SMALL);
+  const edge = (k) => Math.round(k * SMALL / map.length);
+  map.forEach((row, i) => row.slice(0, i + 1).forEach((x, j) => {
+    const [r, g, b] = shade(colours, x);
+    for (let y = edge(i); y < edge(i + 1); y++) {
+      for (let at = 4 * (y * SMALL + edge(j)); at < 4 * (y * SMALL + edge(j + 1)); at += 4) {
+        picture.data[at] = r;
+        picture.data[at + 1] = g;
+        picture.data[at + 2] = b;
+        picture.data[at + 3] = 255;
+      }
+    }
   }));
   canvas.getContext("2d").putImageData(picture, 0, 0);
 }

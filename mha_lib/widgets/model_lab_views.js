@@ -87,5 +87,10 @@ export function makeLab(packed) {
     const { logits } = without(off).read(ids).at(-1);
     return append(text, tokens[draw(chances(logits, temperature), chance(seed, ids.length))]);
   }
-  return { view, append, writeOn, context };
+  /** What a view of this text needs, in short tasks: a token of one model in each. */
+  function readings({ text, off }) {
+    const ids = read(text);
+    return [whole, without(off)].flatMap((runner) => ids.map((_, i) => () => runner.read(ids.slice(0, i + 1))));
+  }
+  return { view, append, writeOn, readings, context };
 }

@@ -5,9 +5,8 @@ const SCALE = ".scale";
 
 /** base64 of a safetensors file → {sizes, tokens, merges, pieces, tensors by name}. */
 export function unpackModel(text) {
-  const letters = atob(text);
-  const bytes = new Uint8Array(letters.length);
-  for (let i = 0; i < bytes.length; i++) bytes[i] = letters.charCodeAt(i);
+  const bytes = Uint8Array.fromBase64?.(text) // a young method, and ten times as fast
+    ?? Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
   const length = Number(new DataView(bytes.buffer).getBigUint64(0, true));
   const head = JSON.parse(new TextDecoder().decode(bytes.subarray(8, 8 + length)));
   const { __metadata__: { words }, ...entries } = head;

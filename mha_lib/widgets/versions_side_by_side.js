@@ -244,6 +244,7 @@ export default widget("Versions side by side", (ui) => {
     });
     known = state;
   });
+  ui.ahead(...Object.keys(MISTAKES).map((mistake) => () => steps(ui.get("right"), mistake)));
   const current = () => Math.max(0, Math.min(pairs.length - 1, ui.get("step")));
   const pair = () => pairs[current()];
   const equal = ({ count }) => count === 0;

@@ -8,7 +8,7 @@ import pytest
 
 import benchmarks
 from benchmarks import timers
-from benchmarks.timers import check, pages
+from benchmarks.timers import check, pages, widgets
 from mha_lib.check.catalogue import MISTAKES
 
 
@@ -52,3 +52,29 @@ def test_the_work_for_a_key_is_that_until_the_next_one():
         event("Paint", 200_000, 1000),  # long after the last key
     ]
     assert pages.busy(events) == [4.0, 0.5]
+
+
+def test_of_an_act_the_longest_frame_counts():
+    def event(name, start, took=0, thread=1):
+        where = {"pid": 1, "tid": thread, "ph": "X" if took else "I"}
+        return {"name": name, "ts": start, "tts": start, "tdur": took, **where}
+
+    events = [
+        event("EventDispatch", 0, 9000),  # before the act
+        event("act", 10_000),
+        event("EventDispatch", 11_000, 1000),
+        event("FireAnimationFrame", 12_000, 3000),
+        event("Layout", 14_000, 1500),  # a part of it inside the one before
+        event("Paint", 14_000, 9000, thread=2),  # not the main thread's
+        event("Commit", 16_000, 500),
+        event("FireAnimationFrame", 30_000, 2000),  # the next frame
+        event("Commit", 33_000, 500),
+        event("done", 40_000),
+        event("act", 50_000),
+        event("FireIdleCallback", 51_000, 3000),
+        event("FunctionCall", 52_000, 1000),  # in it
+        event("FireIdleCallback", 55_000, 2500),  # the page is free between the two
+        event("Paint", 58_000, 1000),
+        event("done", 60_000),
+    ]
+    assert widgets.work_of_each(events) == [5.0, 3.0]

@@ -1,9 +1,10 @@
-"""A fold says what it holds."""
+"""A fold says what it holds, a sentence what it leads to."""
 
 import importlib
 
 import pytest
 from docutils import nodes
+from docutils.utils import new_document
 
 from tools import book
 
@@ -27,3 +28,17 @@ def test_a_fold_with_an_output_says_whether_it_was_stored(tidy, code, title):
     fold = nodes.container("", nodes.literal_block(code, code))
     output = nodes.container("", nodes.literal_block("1", "1"))
     assert tidy.what_is_folded(nodes.container("", fold, output), []) == title
+
+
+@pytest.mark.parametrize(
+    ("follows", "leads"),
+    [(nodes.paragraph("", "One."), True), (nodes.section(), False), (None, False)],
+)
+def test_what_ends_in_a_colon_leads_into_no_new_section(tidy, follows, leads):
+    """*Your answer:* tore a rubric, which had to follow on the same sheet."""
+    said = nodes.paragraph("", "Your answer:")
+    page = new_document("page")
+    page += nodes.section("", said, *filter(None, [follows]))
+    page += nodes.section()
+    tidy.LeadsIn(page).run()
+    assert (said["classes"] == ["leads-in"]) == leads

@@ -31,6 +31,8 @@ MACHINE_PATH = re.compile(
     r"/(home|root|Users|tmp|work)/|site-packages|\b[A-Z]:\\\w|\bat 0x[0-9a-f]{6}"
 )
 EXERCISE = re.compile(r"\{exercise-start\} ?(.*)\n:label: (.*)\n(:nonumber:)?")
+ASKED = re.compile(r"\{exercise-start\} ?(.*)\n(?::.*\n)+```\n+(.*)")
+RATED = re.compile(r"\*\*[A-Z][a-z]+(?: [a-z]+)*, (?:easy|medium|hard)\.\*\* ")
 TABLE, BAR = re.compile(r"(?:^\|.*\n?)+", re.M), re.compile(r"(?<!\\)\|")
 SOLUTION_EDGE = re.compile(r"\{solution-start\} (\S+)|\{solution-(end)\}")
 
@@ -232,6 +234,12 @@ def test_exercises_have_executed_solutions(lesson):
 
 def test_enough_exercises(chapter):
     assert len(EXERCISE.findall(prose(chapter))) >= LEAST_EXERCISES
+
+
+def test_exercises_say_their_kind_and_how_hard_they_are(chapter):
+    asked = ASKED.findall(prose(chapter))
+    assert len(asked) == len(EXERCISE.findall(prose(chapter)))
+    assert [number for number, text in asked if not RATED.match(text)] == []
 
 
 @pytest.mark.parametrize("path", book.chapters(), ids=lambda path: path.stem)

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.book.conftest import NARROW, PAPER, PHONE, at_once, printing, switch
+from tests.book.conftest import DESK, NARROW, PAPER, PHONE, at_once, printing, switch
 from tests.book.test_pages import soup
 from tools import book
 
@@ -114,6 +114,59 @@ def test_a_cut_edge_has_a_shadow(visit, page, selector, colours):
     opened = visit(page, viewport=PHONE, colours=colours).page
     shaded, hidden = opened.evaluate(SHADE, f"article {selector}")
     assert shaded and all(shaded) and not hidden
+
+
+def test_a_command_is_read_whole_on_a_desk(visit):
+    commands = visit("book/what_the_grader_withstands").page.locator("article pre")
+    hidden = "all => all.map(x => x.scrollWidth - x.clientWidth)"
+    assert commands.evaluate_all(hidden) == [0, 0]
+
+
+ARROWS = """() => [...document.querySelectorAll('.way')].map(way => {
+    const strip = way.getBoundingClientRect(), steps = [...way.querySelectorAll('li')];
+    const arrows = steps.flatMap(step => ['::before', '::after'].flatMap(place => {
+        const style = getComputedStyle(step, place);
+        if (style.content === 'none') return [];
+        const left = step.getBoundingClientRect().left + parseFloat(style.left);
+        return [[left - strip.left, strip.right - left - parseFloat(style.width)]];
+    }));
+    return [steps.length - 1 - arrows.length, Math.min(...arrows.flat())];
+})"""
+
+
+@pytest.mark.parametrize("screen", [PHONE, NARROW, PAPER], ids=["360", "390", "A4"])
+def test_no_arrow_of_the_way_stands_in_the_margin(visit, screen):
+    """A second line of steps begins with a step."""
+    found = visit("book/05_masks", viewport=screen).page.evaluate(ARROWS)
+    assert len(found) > 2
+    assert all(missing == 0 and room >= 0 for missing, room in found)
+
+
+def test_a_phone_is_not_told_of_keys(visit):
+    opened = visit("search", viewport=NARROW).page
+    assert opened.locator(".search-button__kbd-shortcut:visible").count() == 0
+    opened.set_viewport_size(DESK)
+    assert opened.locator(".search-button__kbd-shortcut:visible").count() > 0
+
+
+def test_code_after_a_table_does_not_touch_it(visit):
+    cells = visit("book/05_masks").page.locator("div:has(> table) + .cell")
+    gaps = cells.evaluate_all("all => all.map(x => getComputedStyle(x).marginTop)")
+    assert {*gaps} == {"16px"}
+
+
+def test_works_stand_by_their_names_and_without_numbers(visit):
+    """The text cites them by author and year."""
+    works = visit("book/references").page.locator(".citation").all_inner_texts()
+    assert len(works) > 40 and not any(re.match(r"\[\d", work) for work in works)
+    assert works[0].startswith("Joshua Ainslie")  # then A to Z, and who has no surname
+    assert works[-1].startswith("Source S5")
+
+
+def test_a_work_without_a_year_is_cited_by_its_name_alone():
+    cited = soup(book.HTML / "book" / "about.html").select("article a.reference")
+    names = [a.get_text() for a in cited if "bibliography" not in a["href"]]
+    assert "Source S1" in names and not any(x.endswith("n.d.") for x in names)
 
 
 def test_the_table_of_agreement_fits_a_phone(visit):
@@ -279,18 +332,38 @@ def test_no_shadow_of_what_can_be_scrolled_lies_on_paper(visit):
 
 
 def test_no_page_ends_between_what_belongs_together(visit):
-    """A picture and its caption, the lines of a heading; what ends in a colon."""
+    """A picture and its caption, the lines of a heading and of an answer of `check`; a
+    heading, where we are and what is said there; what ends in a colon."""
     opened = visit("book/05_masks", viewport=PAPER).page
+    whole = "article :is(figure, .opening, h2, h3, .way, .text_html)"
     with printing(opened):
-        inside = opened.locator("article :is(figure, .opening, h2, h3)").evaluate_all(
+        inside = opened.locator(whole).evaluate_all(
             "all => all.map(x => getComputedStyle(x).breakInside)"
+        )
+        ways = opened.locator(".way").evaluate_all(
+            "all => all.map(x => getComputedStyle(x).breakAfter)"
         )
         after = opened.locator("article p").evaluate_all(
             "all => all.filter(x => x.textContent.trim().endsWith(':'))"
             ".map(x => getComputedStyle(x).breakAfter)"
         )
     assert len(inside) > 2 and {*inside} == {"avoid"}
+    assert len(ways) > 2 and {*ways} == {"avoid"}
     assert len(after) > 2 and {*after} == {"avoid"}
+
+
+def test_a_line_of_code_is_one_line_on_paper(visit):
+    """A cell of an assignment has lines of 80 letters."""
+    opened = visit("book/assignments/student/a1_attention_and_masks", viewport=PAPER)
+    with printing(opened.page):
+        folded = opened.page.locator("article .highlight pre").evaluate_all(
+            """all => all.map(x => {
+                const height = x.clientHeight;
+                x.style.whiteSpace = 'pre';
+                return height - x.clientHeight;
+            })"""
+        )
+    assert len(folded) > 10 and {*folded} == {0}
 
 
 def test_printing_itself_leaves_the_screen_as_it_was(visit):

@@ -56,6 +56,18 @@ def test_a_notebook_shows_a_picture_of_theirs_beside_the_expected():
     assert check(Fused, "mha").picture() is None
 
 
+def test_a_notebook_shows_code_as_code():
+    def attention(q, k, v):
+        # yours
+        ...
+
+    report = check(attention, mask=False)
+    assert "still is `...`" in repr(report)
+    page = report._repr_html_()
+    (code,) = re.findall(r"still is <code [^>]+>([^<]+)</code>\.", page)
+    assert code == "..." and "`" not in page
+
+
 def test_links_lead_to_the_published_pages_of_the_repository():
     urls = dict(u.split(", ") for u in metadata("mha_lib").get_all("Project-URL"))
     name = urls["Repository"].rsplit("/", 1)[1]

@@ -685,6 +685,19 @@ def test_still_has_a_row_of_cells_for_each_table(show):
     plt.close(figure)
 
 
+def test_still_goes_as_far_as_the_step_shown():
+    widget = HeadLayout()
+    for at, titles in [
+        (0, ["memory of x"]),
+        (1, ["memory of x", "x.view(B, T, H, D)", "x.view(B, H, T, D)"]),
+    ]:
+        widget.at = at
+        figure = widget.still()
+        found = [ax.get_title().partition(": a row")[0] for ax in figure.axes]
+        assert found == titles
+        plt.close(figure)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -94,6 +94,16 @@ def ready(opened):
     opened.settle()
 
 
+def append(opened, token):
+    """Press a bar, perhaps before the model has come."""
+    before = opened.control("text").input_value()
+    opened.button(f"append “{token}”").click()
+    opened.page.wait_for_function(
+        "before => document.querySelector('textarea').value !== before", arg=before
+    )
+    ready(opened)
+
+
 def type_text(opened, text):
     opened.control("text").fill(text)
     ready(opened)
@@ -304,17 +314,31 @@ def test_temperature_changes_the_chances_alone(live, model, tokenizer):
 def test_a_bar_appends_its_token(live, model, tokenizer):
     opened = live(ModelLab("The list is", off=[]))
     token = next_tokens(opened)[1][0]
-    opened.button(f"append “{token}”").click()
-    ready(opened)
+    append(opened, token)
     text = opened.control("text").input_value()
     assert text == "The list is" + token.replace("·", " ").replace("↵", "\n")
     assert_shows(opened, model, tokenizer, text)
 
 
+def test_a_model_in_the_page_is_made_ready_once_the_pointer_comes(live):
+    opened = live(ModelLab())
+    opened.page.evaluate(
+        "() => { window.waiting = []; requestIdleCallback = f => waiting.push(f); }"
+    )
+    assert opened.page.evaluate("waiting.length") == 0
+    opened.root_element.hover()
+    opened.page.evaluate(
+        "async () => { while (waiting.length) {"
+        " waiting.shift()(); await new Promise(done => setTimeout(done)); } }"
+    )
+    opened.button("append “]”").click()  # nothing more is done in idle time
+    opened.settle()
+    assert opened.control("text").input_value().endswith("]")
+
+
 def test_it_says_what_was_added_and_what_is_likeliest_now(live, model, tokenizer):
     opened = live(ModelLab())
-    opened.button("append “]”").click()
-    ready(opened)
+    append(opened, "]")
     text = opened.control("text").input_value()
     for off, who in (([(0, 3)], ", without L0 H3,"), ([], "")):
         wanted = expected(model, tokenizer, text, off)["chances"][1]
@@ -1016,6 +1040,7 @@ def test_a_window_moves_over_a_long_text_and_a_link_keeps_it(live, tokenizer):
     assert sooner.get_attribute("aria-disabled") == "true"
     assert f"Shown: tokens {count - 31} to {count - 24} of" in said(opened)
     opened.button("looks, no help").click()
+    ready(opened)
     assert sooner.is_hidden() and later.is_hidden()
 
 
