@@ -76,7 +76,7 @@ def test_a_judge_that_is_killed_leaves_a_silent_warm_process(tmp_path, monkeypat
         warm.start()
         ours, theirs = socket.socketpair()
         with ours, theirs:
-            warm._send(theirs, set())
+            warm._send(theirs, set(), [])
         select.select([warm.control], [], [], 60)  # how that child ended, and
         warm.control.close()  # nobody reads it: the judge is gone
         assert warm.process.wait(60) == 0
