@@ -150,7 +150,7 @@ def hint(error: str, line: str, sizes: Mapping[str, int]) -> str:
             return said + words
     by_sizes = _heads_apart, _mask_without_heads, _axes_that_meet, _piece_of_a_token
     by_sizes += heads_in_front, _lost_axis, _entry_by_entry, _three_thirds
-    by_sizes += (_tokens_for_heads,)
+    by_sizes += (_tokens_for_heads, _columns_for_rows)
     of_pieces = re.search(r"[qk]\w*\[\w+\] ?(@|,) ?[qkv]\w*\[\w+\]", line)
     if of_pieces and not _keeps_batch(error, sizes):
         return said + FIRST_AXIS
@@ -256,6 +256,18 @@ def _tokens_for_heads(error: str, line: str, sizes: Mapping[str, int]) -> str:
     return (
         " T·D numbers came where E = H·D are due: before a merge, (B, H, T, D), the "
         "heads come before the tokens."
+    )
+
+
+def _columns_for_rows(error: str, line: str, sizes: Mapping[str, int]) -> str:
+    """A fused matrix was cut along its inputs."""
+    met = _numbers(r"\(\d+x(\d+) and (\d+)x(\d+)\)", error)
+    E = sizes.get("E", 0)
+    if not met or met != [E, E // 3, 3 * E]:
+        return ""
+    return (
+        " The stored matrix is (3E, E): its thirds are rows, weight.chunk(3) without "
+        "dim=-1."
     )
 
 

@@ -11,7 +11,7 @@
 ...     print(check(lambda x: x.max() - x.min(), "spread"))
 Your spread is wrong, in a way that has no name here. What was seen, and what to ...
   Your result has the shape (); (3,) is right.
-  It is right in the cases a row, and wrong in a table.
+  It is right in 1 of 2 cases (a row), and wrong in a table.
   Next: call it yourself with the smallest case that is wrong, and print ...
 
 `register` makes the task known for good, as a notebook does. What comes back is

@@ -35,6 +35,7 @@ POLICY = {
     "unmasked": "a query that sees no key sees all of them",
     "other": "a query that sees no key gets numbers of no rule we know",
 }
+EXACT = {"weights-laid", "weights-are"}  # say which weights came: no section does
 CODE = re.compile("`([^`]+)`")
 BOX = (
     "padding:0 .25em;border:1px solid #8886;border-radius:.25em"  # or "..." is no code
@@ -118,7 +119,7 @@ class Report:
         found += [
             _line(1, in_words(fact))
             for fact in d.evidence
-            if fact not in known and getattr(fact, "code", "") not in vague
+            if fact not in known and getattr(fact, "code", "") not in vague | EXACT
         ]
         for key, value in d.policy.items():
             if key == "weights" and any(fact.code == "weights" for fact in d.unmet):
@@ -147,7 +148,11 @@ class Report:
         """What is said of a mistake: of the task itself, or of the catalogue."""
         if name in self.task.mistakes:
             return [_line(1, f"{number}{self.task.mistakes[name]} [{name}]")]
-        return of_mistake(MISTAKES[name], number, self.task.name)
+        lines = of_mistake(MISTAKES[name], number, self.task.name)
+        exact = [x for x in self.diagnosis.evidence if getattr(x, "code", "") in EXACT]
+        if name != "weights-returned-wrong" or not exact:
+            return lines
+        return [lines[0], *(_line(2, in_words(fact)) for fact in exact)]
 
 
 def of_mistake(mistake: Mistake, number: str = "", task: str = "") -> list[Line]:

@@ -409,8 +409,10 @@ def test_weights_that_lie_otherwise_are_told_how(together, said):
 
     report = check(Otherwise, mask=False)
     assert report.diagnosis.mistakes == ["weights-returned-wrong"]
-    assert said in repr(report)
-    assert ("torch.stack(…, dim=1)" in repr(report)) == said.startswith("are (")
+    _, what, how, *_ = repr(report).splitlines()
+    assert "[weights-returned-wrong]" in what and said in how  # no section says more
+    assert "Read:" not in repr(report) and repr(report).count(said) == 1
+    assert ("torch.stack(…, dim=1)" in how) == said.startswith("are (")
 
 
 def test_weights_that_are_something_else_are_told_no_axes():
@@ -557,3 +559,16 @@ def test_who_takes_no_mask_for_all_is_told(takes_it):
 
     report = check(Layer, task="mha")
     assert report and ("one mask (T, S) for all" in repr(report)) is not takes_it
+
+
+class ThirdsByColumn(Fused):
+    """The matrix is cut where it is stored, and along its inputs."""
+
+    def thirds(self, query, key, value):
+        each = self.in_proj.weight.chunk(3, dim=-1)
+        return [nn.functional.linear(x, W) for x, W in zip((query, key, value), each)]
+
+
+def test_a_stored_matrix_that_is_cut_across_is_met_with_the_cure():
+    report = repr(check(ThirdsByColumn, mask=False))
+    assert "its thirds are rows, weight.chunk(3) without dim=-1" in report

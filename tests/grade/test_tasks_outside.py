@@ -97,4 +97,4 @@ def test_a_class_is_graded_and_the_mistake_has_its_name(folder):
     assert "One mistake in your rotary." in bob
     assert "Feature i is turned with feature i + D/2, as some" in bob
     assert "in a way that has no name here" in eve
-    assert "It is right in the cases one token" in eve and "wrong in drawn." in eve
+    assert "It is right in 1 of 2 cases (one token), and wrong in drawn." in eve

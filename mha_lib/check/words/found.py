@@ -149,8 +149,8 @@ FOUND: dict[str, str | Callable[..., str]] = {
         "q, k, v is expected. Cut it in that order, or tell check what you mean: "
         f"layers={{'{cut}': '…', 'o': '…'}}."
     ),
-    "heads-and-features": "It is right but for x, which is cut into D heads of size "
-    "H: view(B, T, H, D) is due before the transpose, not view(B, T, D, H).",
+    "heads-and-features": "x is cut into D heads of size H: write view(B, T, H, D) "
+    "before the transpose, not view(B, T, D, H); the rest is right.",
     "tokens-as-heads": "Tokens and heads are taken for each other: before a merge, "
     "(B, H, T, D), the heads come before the tokens, B, H, T, D = x.shape.",
     "mask-in-front": "Without a mask all is right. With one the result has an axis of "

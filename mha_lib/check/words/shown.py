@@ -139,8 +139,8 @@ SHOWN: dict[str, str | Callable[..., str]] = {
     "other-number": _number,
     # of what has no name: where it shows, and what to do next
     "cases": lambda right, wrong, most=None: (
-        f"It is right in the cases {_some(right, most)}, and wrong in "
-        f"{_some(wrong, most)}."
+        f"It is right in {len(right)} of {len(right) + len(wrong)} cases "
+        f"({_some(right, most)}), and wrong in {_some(wrong, most)}."
         if right and wrong
         else f"It is wrong in every case: {_some(wrong, most)}."
         if wrong
