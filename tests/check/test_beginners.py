@@ -484,7 +484,7 @@ class Overlapping(Right):
         (NotCutIntoMore, "; three times as many numbers: chunk(3, dim=-1) gives q, k"),
         (
             Exchanged,
-            "view(B, T, H, D) is due before the transpose, not view(B, T, D, H)",
+            "write view(B, T, H, D) before the transpose, not view(B, T, D, H)",
         ),
         (Overlapping, "which overlap: h * D to (h + 1) * D - 1 are due."),
     ],
