@@ -94,7 +94,7 @@ def matches(theirs: Tensor, ours: Tensor, slack: float = 1.0) -> bool:
     if theirs.dtype == torch.bool or ours.dtype == torch.bool:
         return theirs.dtype == ours.dtype and torch.equal(theirs, ours)
     tolerance = slack * TOLERANCE.get(theirs.dtype, 0.0)
-    theirs = theirs.to(ours.dtype)
+    theirs = (theirs.real if theirs.is_complex() else theirs).to(ours.dtype)
     gap = (theirs - ours).abs().max().item() if ours.numel() else math.nan
     if math.isfinite(gap):  # so are both
         return gap <= tolerance * _size(ours)

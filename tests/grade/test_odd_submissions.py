@@ -168,7 +168,7 @@ def test_every_submission_gets_what_it_deserves(name, graded):
         ("dies.py", "it crashed (signal 40)"),
         ("flex.py", "torch.nn.attention.flex_attention holds it"),
         ("blank.py", "causal_mask is not finished: its line"),
-        ("forgets.py", "is a `return` missing?"),
+        ("forgets.py", "return</code> missing?"),
         ("skips.py", "it sent no output"),
         ("t_alone.py", "causal_mask must take T and S; this one takes T alone"),
     ],

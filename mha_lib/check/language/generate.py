@@ -147,7 +147,6 @@ def draw(generator: torch.Generator) -> dict[str, dict]:
     return {
         "texts": sure(99, B=sized(5, 9), more=30, far=30),
         "texts longer than the context": sure(sized(2, 4), more=6),
-        "texts that outgrow the context": sure(sized(8, 12)),
         "a context of one": sure(1, more=3),
         "every word occurs": {**sure(99, B=1), "new": 17, "kind": "counts"},
         "a close call": {**sure(99), "new": 19, "kind": "close", "options": [1e-3]},
@@ -169,6 +168,7 @@ def draw(generator: torch.Generator) -> dict[str, dict]:
             "kind": "kept",
             "options": [0.7, 3],
         },
+        "texts that outgrow the context": sure(sized(8, 12)),
     }
 
 
