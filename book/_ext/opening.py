@@ -25,20 +25,40 @@ FIGURE = re.compile(
 )
 NUMBER = re.compile(r'<span class="caption-number">(.*?) ?</span>')
 HEADER_LINK = re.compile(r'<a class="headerlink".*?</a>', re.DOTALL)
+CELL = re.compile(r'<div class="(cell [^"]*)"')
+ASIDE = re.compile(
+    r'<div class="cell [^"]*\baside\b(?:(?!<div class="cell ).)*?'
+    r"<summary[^>]*>(.*?)</p>",
+    re.DOTALL,
+)
 CODE = r"(?:\s*(<details class=\"admonition hide.*?</details>))?"
 
 
-def in_a_bar(head: str) -> str:
+def in_a_bar(head: str, rest: str) -> str:
     """Fold the aims, and set them beside the facts and the set-up."""
 
     def bar(found: re.Match) -> str:
         return (
             f'<div class="lesson-bar">{found["facts"]}\n<details class="aims">'
             f"<summary>{found['title']}</summary>{found['aims']}</details>\n"
-            f"{found['setup']}</div>\n"
+            f"{found['setup']}{switch(rest)}</div>\n"
         )
 
     return FACTS.sub(bar, head)
+
+
+def switch(page: str) -> str:
+    """The button that shows what stands aside: asides.js."""
+    titles = ASIDE.findall(page)
+    checks = sum(map(int, re.findall(r"✓ (\d+)", " ".join(titles))))
+    drawn = any("picture" in title for title in titles)
+    what = [f"{checks} checks"] * (checks > 0)
+    what += ["how pictures are drawn"] * drawn
+    if not what:
+        return ""
+    show = '<span class="shows">Show</span><span class="hides">Hide</span>'
+    button = '<button type="button" class="asides">'
+    return f"{button}{show} {' and '.join(what)}</button>"
 
 
 def copied(figure: re.Match) -> str:
@@ -66,10 +86,11 @@ def with_picture(rest: str) -> str:
         drawn = re.escape(figure[0])
         output = rf'<div class="cell_output[^>]*>\s*{drawn}\s*</div>{CODE}'
         cell = re.search(output, text, re.DOTALL)
-        text = re.sub(output, "", text, flags=re.DOTALL)
         if cell and cell[1]:
-            kind = "cell quiet docutils container"
-            shown += f'<div class="{kind}">{cell[1]}</div>'
+            *_, kinds = CELL.findall(text[: cell.start()])
+            kept = " ".join(x for x in kinds.split() if "tag_" not in x)
+            shown += f'<div class="{kept}">{cell[1]}</div>'
+        text = re.sub(output, "", text, flags=re.DOTALL)
     return f"{heading}{end}\n{shown}{text}"
 
 
@@ -81,7 +102,7 @@ def open_page(
     title, end, body = context["body"].partition("</h1>")
     head, section, rest = body.partition("<section ")
     rest = with_picture(section + rest)
-    context["body"] = title + end + in_a_bar(head) + rest
+    context["body"] = title + end + in_a_bar(head, rest) + rest
 
 
 def setup(app: Sphinx) -> dict:

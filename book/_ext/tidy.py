@@ -257,7 +257,7 @@ class FoldBelow(SphinxPostTransform):
                 if not shown:
                     fold["prompt_show"] += number_among_its_like(cell, fold)
                 if QUIET.match(fold["prompt_show"]):
-                    cell["classes"].append("quiet")
+                    cell["classes"] += ["quiet"] + ["aside"] * (not used)
                 cell.children = [*shown, fold]
 
 
