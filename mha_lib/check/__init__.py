@@ -26,13 +26,13 @@ from mha_lib.check.beside import ORDERS
 from mha_lib.check.catalogue import MISTAKES, check_name
 from mha_lib.check.contract import judged, property_names
 from mha_lib.check.diagnosis import Diagnosis, conclude
+from mha_lib.check.equal import TOLERANCE, matches
 from mha_lib.check.example import Example
 from mha_lib.check.language import LANGUAGE
 from mha_lib.check.own import BUILT_IN, own_task, register, registered
 from mha_lib.check.picture import STYLE as PICTURE_STYLE
 from mha_lib.check.reference import POLICIES, Problem, Stage, compute
 from mha_lib.check.report import HEADLINES, Line, Report, report_html
-from mha_lib.check.search import TOLERANCE, matches
 from mha_lib.check.sections import link, repository
 from mha_lib.check.seen import SPECIAL
 from mha_lib.check.tasks import TASKS, Task

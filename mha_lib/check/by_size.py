@@ -3,8 +3,9 @@
 from collections.abc import Iterable
 from itertools import combinations
 
+from mha_lib.check.equal import matches
 from mha_lib.check.reference import compute
-from mha_lib.check.search import Case, fitting_policies, matches
+from mha_lib.check.search import Case, fitting_policies
 from mha_lib.check.words import Fact
 
 __all__ = ["BY_SIZE", "told_by_size"]

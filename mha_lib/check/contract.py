@@ -13,9 +13,9 @@ from torch import Tensor
 
 from mha_lib.check.beside import RAN_WITH, REORDERED, RETURNED
 from mha_lib.check.catalogue import MASKS, WEIGHTED
+from mha_lib.check.equal import TOLERANCE, matches
 from mha_lib.check.failures import heads_in_front, hint
 from mha_lib.check.reference import Problem, compute, posed
-from mha_lib.check.search import TOLERANCE, matches
 from mha_lib.check.seen import Loading, Seen
 from mha_lib.check.tasks import TASKS, Task
 from mha_lib.check.words import Fact

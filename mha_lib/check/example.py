@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from mha_lib.check.equal import matches
 from mha_lib.check.reference import LAYERS, compute
-from mha_lib.check.search import Case, Explanation, matches
+from mha_lib.check.search import Case, Explanation
 from mha_lib.check.seen import Loading, Seen, shape_fits
 from mha_lib.check.words import Fact, in_words
 

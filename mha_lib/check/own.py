@@ -46,8 +46,8 @@ from torch import Tensor
 from mha_lib.check import beside
 from mha_lib.check.beside import located
 from mha_lib.check.diagnosis import Diagnosis
+from mha_lib.check.equal import matches
 from mha_lib.check.example import Example, difference
-from mha_lib.check.search import matches
 from mha_lib.check.seen import changed_inputs
 from mha_lib.check.tasks import TASKS, Task
 from mha_lib.check.together import pairs

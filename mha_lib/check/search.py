@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from mha_lib.check.catalogue import stages_for
+from mha_lib.check.equal import TOLERANCE, matches
 from mha_lib.check.reference import (
     DEFAULT,
     LAYERS,
@@ -38,7 +39,6 @@ __all__ = [
     "explain",
     "explain_by",
     "fitting_policies",
-    "matches",
     "names",
     "shortest",
     "without_mistake",
@@ -49,12 +49,6 @@ MASKS = 3  # of them, what masks may add
 PEEK = 4  # numbers of a token that a screening looks at
 PREFIX = ("inputs", "project", "bias", "split")
 MASKING = ("mask", "causal", "padding", "combine", "polarity", "fill")
-TOLERANCE = {  # of the largest deviation, in units of the root mean square
-    torch.float64: 1e-5,
-    torch.float32: 5e-4,
-    torch.float16: 3e-2,
-    torch.bfloat16: 2e-1,
-}
 
 
 @dataclass
@@ -85,29 +79,6 @@ class Explanation:
 def names(route: Route) -> tuple[str, ...]:
     """The mistakes on a route, each once, in the order of the stages."""
     return tuple(dict.fromkeys(name for stage in route for name in stage.names))
-
-
-def matches(theirs: Tensor, ours: Tensor, slack: float = 1.0) -> bool:
-    """Equal up to the rounding of their dtype; NaN equals NaN."""
-    if theirs.shape != ours.shape:
-        return False
-    if theirs.dtype == torch.bool or ours.dtype == torch.bool:
-        return theirs.dtype == ours.dtype and torch.equal(theirs, ours)
-    tolerance = slack * TOLERANCE.get(theirs.dtype, 0.0)
-    theirs = (theirs.real if theirs.is_complex() else theirs).to(ours.dtype)
-    gap = (theirs - ours).abs().max().item() if ours.numel() else math.nan
-    if math.isfinite(gap):  # so are both
-        return gap <= tolerance * _size(ours)
-    if not torch.equal(theirs.isfinite(), ours.isfinite()):
-        return False
-    finite = ours.isfinite()
-    size = _size(ours[finite]) if finite.any() else 0.0
-    return bool(((theirs - ours)[finite].abs() <= tolerance * size).all())
-
-
-def _size(numbers: Tensor) -> float:
-    """The root of their mean square; as floats, for most tensors here are tiny."""
-    return torch.linalg.vector_norm(numbers).item() / numbers.numel() ** 0.5
 
 
 def explain(

@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 
 from mha_lib.check.catalogue import GIVEN, WEIGHTED
+from mha_lib.check.equal import matches
 from mha_lib.check.reference import Problem, compute, posed
-from mha_lib.check.search import Case, Explanation, fitting_policies, matches, names
+from mha_lib.check.search import Case, Explanation, fitting_policies, names
 from mha_lib.check.seen import Loading, Seen
 from mha_lib.check.words import Fact
 

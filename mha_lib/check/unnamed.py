@@ -4,14 +4,9 @@ from torch import Tensor
 
 from mha_lib.check.beside import ORDERS
 from mha_lib.check.catalogue import COMBINED, CUTS, OF_A_HEAD, PADDED, SPLITS
+from mha_lib.check.equal import matches
 from mha_lib.check.reference import LAYERS, Route, Stage, compute
-from mha_lib.check.search import (
-    Case,
-    fitting_policies,
-    matches,
-    names,
-    without_mistake,
-)
+from mha_lib.check.search import Case, fitting_policies, names, without_mistake
 from mha_lib.check.seen import Seen
 from mha_lib.check.words import Fact
 

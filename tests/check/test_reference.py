@@ -6,8 +6,8 @@ import torch.nn as nn
 
 from evidence.reference import attend
 from mha_lib.check import TASKS
+from mha_lib.check.equal import matches
 from mha_lib.check.reference import Posed, Problem, compute
-from mha_lib.check.search import matches
 
 
 def test_a_task_without_a_reference_is_refused_by_its_name():

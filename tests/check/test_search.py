@@ -8,8 +8,8 @@ import torch
 from mha_lib.check import TASKS
 from mha_lib.check.catalogue import MISTAKES, SAME_FUNCTION, stages_for
 from mha_lib.check.diagnosis import conclude
+from mha_lib.check.equal import matches
 from mha_lib.check.reference import Problem, compute
-from mha_lib.check.search import matches
 from tests.check.executed import SEARCHED, executed, one_name, said
 
 EVERY = [

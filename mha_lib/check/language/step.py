@@ -7,10 +7,10 @@ import torch
 from torch import Tensor, nn
 
 from mha_lib.check.digits import apart
+from mha_lib.check.equal import matches
 from mha_lib.check.example import largest
 from mha_lib.check.language.factor import told
 from mha_lib.check.language.loss import next_token_loss
-from mha_lib.check.search import matches
 
 __all__ = ["MISTAKES", "call", "draw", "seen", "training_step", "words"]
 
