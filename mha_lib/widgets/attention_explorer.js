@@ -1,9 +1,9 @@
 // Where does each word look? All heads small, one query's arcs, one head large.
 import { dot, fixed, need, needArray, range } from "./arithmetic.js";
 import { largestOf, layerMaps, likeness, PATTERNS } from "./attention_explorer_heads.js";
+import { palette, shade } from "./canvas.js";
 import {
-  button, choice, controls, h, inRoles, more, numbers, palette, press, put, readout, say, shade, slider, svg, toggle,
-  tryThis, widget,
+  button, choice, controls, h, inRoles, more, numbers, press, put, readout, say, slider, svg, toggle, tryThis, widget,
 } from "./common.js";
 import { heatmap } from "./heatmap.js";
 

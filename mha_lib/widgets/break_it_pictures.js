@@ -1,6 +1,7 @@
 // The pictures of the break-it machine: a map as it should be and as it is, two losses.
 import { fixed, range } from "./arithmetic.js";
-import { corner, css, h, palette, put, shade, svg, widthsOf } from "./common.js";
+import { corner, css, palette, shade, widthsOf } from "./canvas.js";
+import { h, put, svg } from "./common.js";
 
 const FONT = "system-ui, sans-serif";
 const WIDEST = 24; // pixels of a cell

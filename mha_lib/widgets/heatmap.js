@@ -1,5 +1,6 @@
 // Heat maps: of attention, of a mask.
-import { css, h, ink, palette, put, shade, widthsOf } from "./common.js";
+import { css, ink, palette, shade, widthsOf } from "./canvas.js";
+import { h, put } from "./common.js";
 
 const FONT = "system-ui, sans-serif";
 const LABEL = 14; // pixels that a label needs from the next

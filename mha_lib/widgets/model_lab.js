@@ -1,8 +1,7 @@
 // A language model that computes in the page: type, switch heads off, let it write on.
 import { fixed, need, range } from "./arithmetic.js";
-import {
-  button, h, idle, keepRoom, numbers, palette, press, put, readout, say, shade, widget,
-} from "./common.js";
+import { palette, shade } from "./canvas.js";
+import { button, h, idle, keepRoom, numbers, press, put, readout, say, widget } from "./common.js";
 import { heatmap } from "./heatmap.js";
 import { arcs } from "./model_lab_arcs.js";
 import { labelOf, makeLab, QUOTE, readable, spoken } from "./model_lab_views.js";

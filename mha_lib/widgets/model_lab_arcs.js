@@ -1,6 +1,7 @@
 // Where one word looks: an arc to each earlier word, as wide as its weight.
 import { fixed } from "./arithmetic.js";
-import { h, palette, put } from "./common.js";
+import { palette } from "./canvas.js";
+import { h, put } from "./common.js";
 
 const HIGH = 17; // pixels of a word's row
 const [THIN, WIDE] = [0.5, 9]; // pixels of an arc of weight 0 and 1

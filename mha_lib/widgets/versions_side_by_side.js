@@ -1,8 +1,8 @@
 // One input through two of the six styles: each takes its own steps in its own layout.
 import { fixed, need, needArray, shapeOf } from "./arithmetic.js";
+import { corner, css, ink, palette, shade } from "./canvas.js";
 import {
-  button, choice, corner, css, h, ink, inRoles, more, numbers, palette, press, put, readout, say, shade,
-  tryThis, widget,
+  button, choice, h, inRoles, more, numbers, press, put, readout, say, tryThis, widget,
 } from "./common.js";
 import {
   compare, described, fill, letter, MISTAKES, parameters, run, STYLES,
