@@ -131,9 +131,13 @@ class Seen:
         if output is not None and self.task in MASKS:
             output = self.boolean(output, compute(problem)["output"], problem.sizes)
         elif output is not None and self.dtype is not None:
-            output = (output.real if output.is_complex() else output).to(self.dtype)
+            output = self.cast(output)
         weights = outcome.get("outputs", {}).get("weights")
         return Case(problem, output, probe["name"], weights)
+
+    def cast(self, x: Tensor) -> Tensor:
+        """What came, in the dtype of what went in; of complex numbers the real part."""
+        return (x.real if x.is_complex() else x).to(self.dtype)
 
     def boolean(self, mask: Tensor, expected: Tensor, sizes: dict[str, int]) -> Tensor:
         """A mask of numbers as the boolean one it stands for; needless axes removed."""

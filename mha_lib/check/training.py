@@ -36,7 +36,7 @@ def right_otherwise(seen: Seen, loading: Loading, cases: list[Case]) -> Fact | N
         case = wrong.get(probe["name"].partition(": ")[2])
         outputs = loading.of(outcome).get("outputs")
         if case and outputs:
-            output = outputs["output"].to(seen.dtype)
+            output = seen.cast(outputs["output"])
             if matches(output, compute(case.problem)["output"]):
                 right.add(probe["options"].get("conduct"))
     if "training" not in right:
@@ -64,7 +64,7 @@ def returned_weights(
         if case.weights is None or not ours or case.name == "empty row" or unknown:
             continue
         expected = ours["weights"]
-        theirs = case.weights.to(seen.dtype)
+        theirs = seen.cast(case.weights)
         flat = theirs.dim() == 3 and expected.dim() == 4
         expected = expected.mean(1) if flat else expected
         peaks = max(1.0, expected.shape[-1] / 8) ** 0.5  # above the mean, of many keys
@@ -137,7 +137,7 @@ def empty_rows(seen: Seen, policy: str, cases: list[Case]) -> str:
         wanted, theirs = compute(case.problem, (), policy)["weights"], case.weights
         if not empty.any() or theirs.shape != wanted.shape:
             continue
-        rows, ours = theirs.to(seen.dtype)[empty], wanted[empty]
+        rows, ours = seen.cast(theirs)[empty], wanted[empty]
         if not matches(rows, ours, 2.0):
             odd = rows.isnan().any() and not ours.isnan().any()
             return "NaN" if odd else "other numbers"
