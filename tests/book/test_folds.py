@@ -6,6 +6,7 @@ import pytest
 from docutils import nodes
 from docutils.utils import new_document
 
+from tests.book.test_pages import soup
 from tools import book
 
 
@@ -42,3 +43,14 @@ def test_what_ends_in_a_colon_leads_into_no_new_section(tidy, follows, leads):
     page += nodes.section()
     tidy.LeadsIn(page).run()
     assert (said["classes"] == ["leads-in"]) == leads
+
+
+@pytest.mark.parametrize("path", book.chapters()[:5], ids=lambda path: path.stem)
+def test_where_an_answer_is_promised_it_is_in_sight(path):
+    """A blank without `...` would leave it among the checks, which are hidden."""
+    article = soup(book.HTML / "book" / f"{path.stem}.html").article
+    promises = [p for p in article.select("p") if "Ours is folded here" in p.text]
+    assert promises
+    for promise in promises:
+        fold = promise.find_next("details")
+        assert fold.summary.text.strip().startswith("The answer: "), promise.text
