@@ -13,7 +13,8 @@ from mha_lib.plots.maps import INK, ROLES, signed
 __all__ = ["matrix_steps"]
 
 CELL = 0.197  # inches; all else in cells
-ROOM, TITLE, BETWEEN = 2.7, 1.3, 1.3  # left for words; above a matrix; between lines
+ROOM, TITLE, BETWEEN = 2.7, 1.3, 1.9  # left for words; above a matrix; between lines
+NUMBER = 0.9  # below a matrix, for a number
 LETTER = 0.37
 
 
@@ -26,6 +27,9 @@ def matrix_steps(
     query: int,
 ) -> Figure:
     """Draw q kᵀ / √D = scores, and softmax(scores) v = context, one query framed.
+
+    Below the matrices stands one number of each: of the framed rows, and of the key
+    that gets most.
 
     Args:
         q: (T, D).
@@ -46,8 +50,9 @@ def matrix_steps(
         >>> from mha_lib.plots import matrix_steps
         >>> x = torch.eye(3)
         >>> figure = matrix_steps(x, x, x, ["the", "cat", "slept"], query=1)
-        >>> [text.get_text() for text in figure.axes[0].texts][3:6]
-        ['q (3, 3)', '@', 'kᵀ (3, 3)']
+        >>> said = [text.get_text() for text in figure.axes[0].texts]
+        >>> [text for text in said if text.startswith(("q", "k"))]
+        ['q (3, 3)', 'kᵀ (3, 3)']
         >>> plt.close(figure)
     """
     q, k, v = (torch.as_tensor(x).detach().cpu().float() for x in (q, k, v))
@@ -62,13 +67,22 @@ def matrix_steps(
         raise ValueError(f"query must be 0 to {T - 1}; got {query}")
     scores = q @ k.mT / D**0.5
     weights = scores.softmax(dim=-1)
+    context = weights @ v
+    key = weights[query].argmax().item()
+    told = {  # a column and its number
+        "q": _largest(q[query]),
+        "kᵀ": (key, _largest(k[key])[1]),
+        "scores": (key, scores[query, key].item()),
+        "weights": (key, weights[query, key].item()),
+        "context": _largest(context[query]),
+    }
     lines = [
         [("", "q", q), ("@", "kᵀ", k.mT), ("/ √D =", "scores", scores)],
-        [("", "weights", weights), ("@", "v", v), ("=", "context", weights @ v)],
+        [("", "weights", weights), ("@", "v", v), ("=", "context", context)],
     ]
     wide = ROOM + max(sum(map(_room, line)) for line in lines) + 0.15
     high = max(T, S, D) + TITLE
-    total = 2 * high + BETWEEN + 0.2
+    total = 2 * high + BETWEEN + NUMBER + 0.2
     figure, ax = plt.subplots(figsize=(CELL * wide, CELL * total))
     for line, top in zip(lines, (0, high + BETWEEN)):
         left = ROOM
@@ -83,21 +97,28 @@ def matrix_steps(
             left += room
             corner = left - (x.shape[1] + _slot(name, x)) / 2, middle - len(x) / 2
             of_query = name in ("q", "scores", "weights", "context")
-            _matrix(ax, x, name, corner, query if of_query else None)
+            framed = query if of_query else None
+            _matrix(ax, x, name, corner, framed, told.get(name))
     below_scores = ROOM + sum(map(_room, lines[0])) - _slot("scores", scores) / 2
     ax.annotate(
         "",
         (ROOM + S / 2 + 1, high + BETWEEN + 0.2),
-        (below_scores, high + 0.1),
+        (below_scores, high + NUMBER),
         arrowprops={"arrowstyle": "->", "color": "0.4"},
     )
-    place = (ROOM + S / 2 + 1.2, high + 0.45)
+    place = (ROOM + S / 2 + 1.7, high + NUMBER + 0.25)
     ax.text(*place, "softmax of each row", ha="center", va="center")
     ax.set(xlim=(0, wide), ylim=(total, 0))
     ax.set_aspect("equal")
     ax.axis("off")
     figure.subplots_adjust(0, 0, 1, 1)
     return figure
+
+
+def _largest(row: torch.Tensor) -> tuple[int, float]:
+    """Where the largest number of a row stands, whatever its sign, and the number."""
+    place = row.abs().argmax().item()
+    return place, row[place].item()
 
 
 def _slot(name: str, x: torch.Tensor) -> float:
@@ -116,7 +137,12 @@ def _title(name: str, x: torch.Tensor) -> str:
 
 
 def _matrix(
-    ax: Axes, x: torch.Tensor, name: str, corner: tuple, framed: int | None
+    ax: Axes,
+    x: torch.Tensor,
+    name: str,
+    corner: tuple,
+    framed: int | None,
+    told: tuple[int, float] | None,
 ) -> None:
     left, top = corner
     rows, columns = x.shape
@@ -134,6 +160,11 @@ def _matrix(
             (left, top + framed), columns, 1, fill=False, linewidth=2, zorder=4
         )
         ax.add_patch(frame)
+    if told is not None:
+        column, number = told
+        below = left + column + 0.5, top + rows + 0.2
+        text = f"{number:.3f}".rstrip("0").rstrip(".")
+        ax.text(*below, text, ha="center", va="top", fontweight="bold")
     place = (left + columns / 2, top - 0.15)
     colour = INK[role][0] if role else "black"
     ax.text(*place, _title(name, x), ha="center", va="bottom", color=colour)

@@ -1,3 +1,5 @@
+import re
+
 import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
@@ -303,6 +305,11 @@ def test_matrix_steps_frame_one_query_from_q_to_its_context():
     tops = [image.get_extent()[3] for image in ax.images]
     rows = [frame.get_y() - tops[n] for frame, n in zip(frames, (0, 2, 3, 5))]
     assert rows == pytest.approx([3] * 4)
+    key = weights[3].argmax().item()
+    told = [*q[3], *k[key], scores[3, key], weights[3, key], *(weights @ v)[3]]
+    numbers = {f"{x:.3f}".rstrip("0").rstrip(".") for x in torch.stack(told).tolist()}
+    found = [x.get_text() for x in ax.texts if re.fullmatch(r"-?[\d.]+", x.get_text())]
+    assert len(found) == 5 and {*found} <= numbers
     plt.close(figure)
 
 
