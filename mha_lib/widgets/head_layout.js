@@ -261,7 +261,7 @@ export default widget("Head layout", (ui) => {
   };
   const operation = choice({
     ...ui, get: () => draft().name, set: (_, name) => ui.set("draft", `${name}(${offered[name][0]})`),
-  }, { label: "next step", options: () => Object.keys(offered).map((name) => [name, name]) });
+  }, { label: "add a step", options: () => Object.keys(offered).map((name) => [name, name]) });
   const argument = choice({
     ...ui, get: () => draft().text, set: (_, text) => ui.set("draft", `${draft().name}(${text})`),
   }, { label: "arguments", options: () => (offered[draft().name] ?? []).map((text) => [text, `(${text})`]) });

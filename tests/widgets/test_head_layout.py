@@ -474,7 +474,7 @@ def test_free_play_and_undo_by_keyboard(live):
         ("view", "(B, H, T, D)", ["x", "view(B, H, T, D)"]),
         ("transpose", "(1, 3)", ["x", "view(B, H, T, D)", "transpose(1, 3)"]),
     ]:
-        opened.control("next step").select_option(operation)
+        opened.control("add a step").select_option(operation)
         opened.control("arguments").select_option(argument)
         opened.button("append").focus()
         press("Enter")
@@ -482,7 +482,7 @@ def test_free_play_and_undo_by_keyboard(live):
     assert opened.control("show").locator("option:checked").inner_text() == (
         "your own steps"
     )
-    opened.control("next step").select_option("view")
+    opened.control("add a step").select_option("view")
     opened.control("arguments").select_option("(B, T, E)")
     opened.button("append").click()
     assert "! torch raises RuntimeError" in head(opened)
@@ -509,9 +509,9 @@ def test_split_offers_cat_alone(live):
     opened = live(HeadLayout(show=CONCAT))
     unfold(opened)
     opened.button("clear").click()
-    opened.control("next step").select_option("split")
+    opened.control("add a step").select_option("split")
     opened.button("append").click()
-    offered = opened.control("next step").locator("option").all_inner_texts()
+    offered = opened.control("add a step").locator("option").all_inner_texts()
     assert offered == ["cat"]
 
 
