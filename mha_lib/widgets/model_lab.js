@@ -76,6 +76,7 @@ export default widget("Model lab", (ui) => {
   const load = () => {
     const { packed, packed_name: called, packed_at: address } = Object.fromEntries(
       ["packed", "packed_name", "packed_at"].map((trait) => [trait, ui.get(trait)]));
+    put(ui.root, { "aria-busy": "true" });
     asking ??= (packed ? Promise.resolve(packed) : loadPacked(called, address))
       .then(async (text) => { // in short parts: a press meanwhile is answered
         const made = makeLab(text);
@@ -94,6 +95,7 @@ export default widget("Model lab", (ui) => {
       })
       .then(() => {
         asking = null;
+        put(ui.root, { "aria-busy": "false" });
         ui.redraw();
       });
     return asking;

@@ -39,6 +39,13 @@ READER = {  # who opens a page, if a test says nothing else
     "color_scheme": "light",
     "reduced_motion": "no-preference",
 }
+DRAWN = """() => new Promise(done => {
+    const frame = next => requestAnimationFrame(next);
+    let frames = 0;
+    const look = () => frames++ < 60 && document.querySelector('.mha[aria-busy=true]')
+        ? frame(look) : frame(() => frame(done));
+    look();
+})"""
 OTHER = {"light": "dark", "dark": "light"}
 # The book's column at 1280 and at 390 pixels, beside the two margins of 8 of a page.
 DESK, PHONE = {"width": 704, "height": 800}, {"width": 374, "height": 844}
@@ -103,11 +110,8 @@ class Live(Visit):
         return address
 
     def settle(self):
-        """Wait until what was asked for has been drawn: two frames."""
-        self.page.main_frame.evaluate(
-            "() => new Promise(r => requestAnimationFrame("
-            "() => requestAnimationFrame(() => r())))"
-        )
+        """Wait until what was asked for is drawn: two frames, or a busy second."""
+        self.page.main_frame.evaluate(DRAWN)
 
     def text(self, selector: str) -> str:
         return self.root_element.locator(selector).inner_text()

@@ -101,6 +101,7 @@ TOO_LONG = """() => [...document.querySelectorAll('.mha select')]
 
 
 def state(opened) -> str:
+    opened.settle()
     return opened.root_element.evaluate(STATE)
 
 
