@@ -278,7 +278,7 @@ class Overlaps(Right):
 
 
 def test_what_is_said_of_heads_that_overlap_names_no_variable():
-    assert "It is right but for the cut: head h gets" in repr(check(Overlaps, "mha"))
+    assert "It is right but for the cut, where head h" in repr(check(Overlaps, "mha"))
 
 
 def test_weights_of_0_are_not_called_nan():

@@ -158,8 +158,8 @@ FOUND: dict[str, str | Callable[..., str]] = {
     "many in front, as {wrote} makes it: the mask fits the scores as it is.",
     "hidden-unmasked": "With a mask all is right. Without one every key is hidden, as "
     "by a mask of zeros: where no mask is given, nothing is to be hidden.",
-    "slices-overlap": "It is right but for the cut: head h gets the features h to "
-    "h + D - 1, which overlap; h * D to (h + 1) * D - 1 are due.",
+    "slices-overlap": "It is right but for the cut, where head h gets the features h "
+    "to h + D - 1, which overlap: h * D to (h + 1) * D - 1 are due.",
     "padding-at-left": "These are the masks of padding at the left: the last "
     "lengths[b] keys are seen. The first ones are due, s < lengths[b].",
     "padding-turned": "These are the answers of causal & ~padding: in both masks True "
