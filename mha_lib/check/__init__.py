@@ -28,6 +28,7 @@ from mha_lib.check.contract import judged, property_names
 from mha_lib.check.diagnosis import Diagnosis, conclude
 from mha_lib.check.equal import TOLERANCE, matches
 from mha_lib.check.example import Example
+from mha_lib.check.failures import taken_for_another
 from mha_lib.check.language import LANGUAGE
 from mha_lib.check.own import BUILT_IN, own_task, register, registered
 from mha_lib.check.picture import STYLE as PICTURE_STYLE
@@ -180,7 +181,11 @@ def diagnose(
         probes = _drawn(chosen, seed, dtype, *sizes)
         outcomes = beside.run(submission, probes, layers, num_heads)
         with _one_thread(), beside.with_gradients():
-            return conclude(chosen.name, probes, outcomes, requires=requires)
+            found = conclude(chosen.name, probes, outcomes, requires=requires)
+    name = getattr(submission, "__name__", "")
+    if task is None and name not in TASKS and found.error:
+        found.error += taken_for_another(found.error, name, TASKS)
+    return found
 
 
 @lru_cache(maxsize=8)  # whoever checks once checks again

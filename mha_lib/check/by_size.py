@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from itertools import combinations
+from math import prod
 
 from mha_lib.check.equal import matches
 from mha_lib.check.reference import compute
@@ -15,6 +16,7 @@ LETTERS = "TSBHDVE"
 APART = 2  # one size alone tells a limit if it is so many times larger
 FAR = 100.0  # and its answer is off by more than what rounding adds up to
 MOST = 2  # sizes that grow together; of more nothing is said
+Limit = tuple[str, int, int]  # a letter, a size that is right and one that is wrong
 Try = tuple[dict[str, int], bool, bool, bool]  # sizes, masked?, right?, nearly?
 
 
@@ -49,7 +51,7 @@ def told_by_size(cases: Iterable[Case]) -> Fact | None:
                 return Fact("wrong-at-one", {"masked": kind, "letters": letters})
             if letters := _at_alike(some):
                 return Fact("wrong-alike", {"masked": kind, "letters": letters})
-            if 1 <= len(limits := _limits(some)) <= MOST:
+            if 1 <= len(limits := _together(_limits(some), some)) <= MOST:
                 return Fact("wrong-from", {"masked": kind, "limits": limits})
     return None
 
@@ -84,7 +86,17 @@ def _at_alike(tries: list[Try]) -> list[str]:
     return letters if together else []
 
 
-def _limits(tries: list[Try]) -> list[tuple[str, int, int]]:
+def _together(limits: list[Limit], tries: list[Try]) -> list[Limit]:
+    """Of several letters the sizes of one call that is wrong, that with the fewest."""
+    if len(limits) < 2:
+        return limits
+    letters = [letter for letter, *_ in limits]
+    wrong = [[x[0][letter] for letter in letters] for x in tries if not x[2]]
+    least = min(wrong, key=prod)
+    return [(*known[:2], size) for known, size in zip(limits, least)]
+
+
+def _limits(tries: list[Try]) -> list[Limit]:
     """A letter, the largest size that is right and the smallest that is wrong."""
     found = []
     for letter in LETTERS:

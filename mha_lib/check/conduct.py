@@ -115,13 +115,9 @@ def _conduct(task: str, plain: Probe, masked: Probe, longest: Probe) -> Iterator
     H = next(n for n in range(sizes["H"] + 1, sizes["E"] + 2) if sizes["E"] % n)
     wider = sizes | {"H": H, "E": H * sizes["D"]}
     turned = sizes | {"H": sizes["D"], "D": sizes["H"]}  # the same E
-    bare = {k: x for k, x in masked["inputs"].items() if k not in ("mask", "causality")}
-    if "causality" in masked["inputs"]:
-        bare["causality"] = False
-    bare = masked | {"inputs": bare}
     for probe, another, before in (
         (masked, wider, [small, _cut(task, plain, B=1), plain]),
-        (bare, turned, [masked]),
+        (_bare(masked), turned, [_bare(small), masked]),
     ):
         yield _changed(probe, "other_sizes") | {
             "before": [{"sizes": x["sizes"], "inputs": x["inputs"]} for x in before],
@@ -185,6 +181,7 @@ def _shapes(task: str, masked: Probe) -> Iterator[Probe]:
     else:
         yield probe("mask_broadcasts", mask=mask[..., :1])
         yield probe("mask_broadcasts", mask=mask[:1])
+        yield probe("mask_broadcasts", mask=mask[:1, :, :1])
 
 
 def _for_many(task: str, far: Probe) -> Iterator[Probe]:
@@ -249,6 +246,14 @@ def _low(masked: Probe) -> Probe:
 
 def _hides(probe: Probe) -> bool:
     return "mask" in probe["inputs"] or bool(probe["inputs"].get("causality"))
+
+
+def _bare(probe: Probe) -> Probe:
+    """The same, and nothing is hidden but by the keys themselves."""
+    inputs = {k: x for k, x in probe["inputs"].items() if k != "mask"}
+    if "causality" in inputs:
+        inputs["causality"] = False
+    return probe | {"inputs": inputs}
 
 
 def _changed(probe: Probe, name: str, **options: object) -> Probe:

@@ -275,6 +275,9 @@ def _gradients(seen: Seen, loading: Loading, right: bool) -> Faults:
         ):
             found["gradients"] = other  # of another output
             break
+        name = probe["options"].get("conduct", "gradients")
+        if name != "gradients" and _fault(name, seen, loading, probe, outcome):
+            continue  # which is told by that name
         ours = _right_gradients(seen, loading, probe)
         theirs = outcome.get("gradients", {})
         wrong = [k for k, x in theirs.items() if not _fits(x, ours[k], seen)]

@@ -198,9 +198,10 @@ def conclude(
         found.example = example_of(cases, explanations[0])
     elif found.verdict == "unknown":
         found.example = example_of(cases, None)
-        cut = any(x.code in ("cut-otherwise", *SPLITS) for x in found.evidence)
+        explained = {"cut-otherwise", "hidden-unmasked", *SPLITS}
+        known = any(x.code in explained for x in found.evidence)
         told = any(x.code in BY_SIZE for x in found.evidence)
-        if not (seen.varies or cut or told):
+        if not (seen.varies or known or told):
             found.evidence += revealed(seen, loading)
     return found
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from mha_lib.check.equal import matches
 from mha_lib.check.reference import LAYERS, compute
-from mha_lib.check.search import Case, Explanation
+from mha_lib.check.search import Case, Explanation, fitting_policies
 from mha_lib.check.seen import Loading, Seen, shape_fits
 from mha_lib.check.words import Fact, in_words
 
@@ -45,7 +45,6 @@ class Example:
 
 def example_of(cases: list[Case], explained: Explanation | None) -> Example | None:
     """A difference to look at, of the smallest probe; in the map if it is known."""
-    policy = "nan"
     for case in sorted(cases, key=_size):
         ours = compute(case.problem)
         if case.output is None or matches(case.output, ours["output"]):
@@ -55,7 +54,8 @@ def example_of(cases: list[Case], explained: Explanation | None) -> Example | No
         if "weights" in ours:
             theirs = case.weights
             if explained is not None:
-                policy = (explained.policies or ("nan",))[0]
+                own = fitting_policies([case], explained.route)  # where rows differ
+                policy = (explained.policies or own or ("nan",))[0]
                 found = compute(case.problem, explained.route, policy) or {}
                 theirs = found.get("weights", theirs)
                 if _others(case.weights, theirs):

@@ -2,7 +2,8 @@
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from itertools import combinations
 
 from mha_lib.check.beside import OTHER_SHAPE, SQUARE_MASK, located
@@ -34,6 +35,9 @@ HINTS = {  # and what they ask for in words of their own
     r"(self|mat\d?) must be a matrix|must be a 3D tensor|1D tensors expected": ANY_AXES,
     r"shape of the mask .* does not match the shape of the indexed": " An index of "
     "True and False has to have the full shape; masked_fill takes one that broadcasts.",
+    r"expected Tensor as element \d+ in argument 0, but got tuple": " Tuples are "
+    "joined here: where each head returns (context, weights), take them apart first: "
+    "contexts, weights = zip(*pairs).",
     r"name '(num_heads|head_dim|embed_dim|\w+_proj|heads)' is not defined": " In a "
     "method it is self.{0}, which __init__ has to set.",
 }
@@ -132,6 +136,25 @@ def _wrong_count(error: str, lines: tuple[str, ...], sizes: Mapping[str, int]) -
         if any(re.search(rf"\b{n}\b", line.partition(":")[2]) for line in lines):
             return f" Is {n} written where num_heads belongs?"
     return ""
+
+
+def taken_for_another(error: str, name: str, tasks: Iterable[str]) -> str:
+    """How to name the task, where a call failed for the number of its arguments.
+
+    Args:
+        error: the message.
+        name: of a function, which names no task.
+        tasks: all that there are.
+    """
+    if not re.match(rf"TypeError: .*\b{re.escape(name)}\(\) (takes|missing)\b", error):
+        return ""
+    near = get_close_matches(name, tasks, n=1)
+    meant = near[0] if near else "…"
+    others = "" if near else f", with one of {', '.join(tasks)}"
+    return (
+        ". No task has this name, so it was taken for attention; if it is another, say "
+        f'which: check({name}, task="{meant}"){others}'
+    )
 
 
 def hint(error: str, line: str, sizes: Mapping[str, int]) -> str:

@@ -23,6 +23,7 @@ CAUSES = {  # facts that say what is wrong, and so what to do next
     ),
     *("padding-at-left", "padding-turned", "padding-of-one"),
     *("heads-and-features", "slices-overlap", "tokens-as-heads", "mask-in-front"),
+    "hidden-unmasked",
     *("right-in-training", "right-at-first", "sums-alone"),
 }
 STEPS = {  # of the other tasks

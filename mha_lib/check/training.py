@@ -89,6 +89,9 @@ OTHER_MAPS = {
     "the map of the last head": lambda maps: maps[:, -1],
     "the map of the first head": lambda maps: maps[:, 0],
     "the maps turned, with a row for each key": lambda maps: maps.mT,
+    "the key of the largest weight of each row, as argmax gives it": (
+        lambda maps: maps.argmax(-1).double()
+    ),
 }
 
 
@@ -113,9 +116,8 @@ def returned_instead(explained: Explanation, cases: list[Case]) -> list[Fact]:
         if all_are(form):
             return [Fact("weights-are", {"what": what})]
     scores = all(
-        x.shape == y.shape and matches(x.softmax(-1), y, 4.0)
+        x.is_floating_point() and x.shape == y.shape and matches(x.softmax(-1), y, 4.0)
         for x, y in pairs
-        if x.is_floating_point()
     )
     what = "the scores, from before the softmax"
     return [Fact("weights-are", {"what": what})] if scores else []

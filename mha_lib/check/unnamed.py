@@ -1,11 +1,26 @@
 """What is told of a submission whose answers no mistake with a name gives."""
 
+import torch
 from torch import Tensor
 
 from mha_lib.check.beside import ORDERS
-from mha_lib.check.catalogue import COMBINED, CUTS, OF_A_HEAD, PADDED, SPLITS
+from mha_lib.check.catalogue import (
+    COMBINED,
+    CUTS,
+    GIVEN,
+    OF_A_HEAD,
+    PADDED,
+    SPLITS,
+)
 from mha_lib.check.equal import matches
-from mha_lib.check.reference import LAYERS, Route, Stage, compute
+from mha_lib.check.reference import (
+    LAYERS,
+    POLICIES,
+    Problem,
+    Route,
+    Stage,
+    compute,
+)
 from mha_lib.check.search import Case, fitting_policies, names, without_mistake
 from mha_lib.check.seen import Seen
 from mha_lib.check.words import Fact
@@ -28,7 +43,7 @@ def one_of(route: Route) -> Fact | None:
 
 def made_otherwise(seen: Seen, cases: list[Case]) -> list[Fact]:
     """A way to cut, or to make a mask, if that is all that is not ours."""
-    ways = (_cut_otherwise, _split_otherwise, _masked_otherwise)
+    ways = (_cut_otherwise, _split_otherwise, _masked_otherwise, _hidden_unmasked)
     return next(filter(None, (way(seen, cases) for way in ways)), [])
 
 
@@ -62,6 +77,25 @@ def _masked_otherwise(seen: Seen, cases: list[Case]) -> list[Fact]:
     return [Fact(code) for code in found]
 
 
+def _hidden_unmasked(seen: Seen, cases: list[Case]) -> list[Fact]:
+    """Whether no mask hides all keys, if that is all that is wrong."""
+    plain = [case for case in cases if not case.problem.masked]
+    masked = [case for case in cases if case.problem.masked]
+    if seen.task not in GIVEN or not plain or not fitting_policies(masked, ()):
+        return []
+
+    def hides_all(case: Case, policy: str) -> bool:
+        p = case.problem
+        heads = (1,) if p.call == "attention" else ()
+        mask = torch.zeros(p.B, *heads, p.T, p.S, dtype=torch.bool)
+        hidden = Problem(p.call, p.sizes, p.x | {"mask": mask}, p.W)
+        ours = compute(hidden, (), policy)["output"]
+        return case.output is not None and matches(case.output, ours)
+
+    ways = (all(hides_all(x, policy) for x in plain) for policy in POLICIES[:3])
+    return [Fact("hidden-unmasked")] if any(ways) else []
+
+
 def tokens_as_heads(cases: list[Case]) -> bool:
     """Whether heads were joined as if (B, H, T, D) were (B, T, H, D)."""
     found = []
@@ -75,8 +109,8 @@ def tokens_as_heads(cases: list[Case]) -> bool:
 
 def of_masks(task: str, cases: list[Case]) -> Fact:
     """What is seen of the masks, where all is right without one."""
-    if _in_front(cases):
-        return Fact("mask-in-front")
+    if wrote := _one_axis_more(task, cases):
+        return Fact("mask-in-front", {"wrote": wrote})
     if _nan(cases):
         return Fact("fill-nan")
     if _leaks(task, cases):
@@ -84,14 +118,26 @@ def of_masks(task: str, cases: list[Case]) -> Fact:
     return _of_some_heads(cases) or Fact("masks-unknown")
 
 
-def _in_front(cases: list[Case]) -> bool:
-    """Whether all that a mask does beside what it should is one more axis."""
+def _one_axis_more(task: str, cases: list[Case]) -> str:
+    """How a mask got one more axis, if that is all that is wrong with it; else ""."""
     masked = [case for case in cases if case.problem.masked]
-    return bool(masked) and all(
-        case.output is not None
-        and case.output.shape == (1, *compute(case.problem)["output"].shape)
-        for case in masked
-    )
+
+    def have_in_front(letter: str) -> bool:
+        return all(
+            case.output is not None
+            and case.output.shape
+            == (
+                case.problem.sizes.get(letter, 1),
+                *compute(case.problem)["output"].shape,
+            )
+            for case in masked
+        )
+
+    ways = {"mask[None]": "1"}
+    if task == "attention":  # of layers the mask lacks that axis
+        ways["mask[:, None]"] = "B"
+    found = (wrote for wrote, letter in ways.items() if have_in_front(letter))
+    return next(found, "") if masked else ""
 
 
 def _of_some_heads(cases: list[Case]) -> Fact | None:

@@ -112,7 +112,7 @@ def test_a_part_that_is_wrong_at_a_size_is_told_so():
         return heads.flip(0) if T > 64 else heads
 
     said = repr(check(split_heads))
-    assert re.search(r"right for T up to \d+, and wrong from T = 5\d\d on", said)
+    assert re.search(r"right for T up to \d+ and .* wrong with T = 5\d\d", said)
 
 
 @pytest.mark.parametrize(
@@ -161,3 +161,14 @@ def test_a_layer_that_asks_shapes_which_axis_is_which_is_not_sent_to_its_mask(se
     said = repr(check(Asks, "mha", seed=seed))
     assert "it is wrong only where T = S = B" in said
     assert "Without a mask all is right" not in said
+
+
+@pytest.mark.parametrize("seed", [0, 7])
+def test_of_two_sizes_that_are_large_together_a_wrong_call_is_told(seed):
+    def causal_mask(T, S):
+        t, s = (torch.arange(n).to(torch.int8) for n in (T, S))
+        return s <= t[:, None]
+
+    said = repr(check(causal_mask, seed=seed))
+    T, S = map(int, re.search(r"wrong with T = (\d+) and S = (\d+)\.", said).groups())
+    assert max(T, S) > 127 and "large together" not in said

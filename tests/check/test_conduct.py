@@ -372,3 +372,33 @@ def test_a_number_that_hides_has_to_be_below_every_score(number):
 )
 def test_a_number_that_is_low_enough_hides(number):
     assert check(fills(number), task="attention")
+
+
+class OneAxisAtATime(Right):
+    """Sequence first: of a mask (1, S, 1) the batch is left as it is."""
+
+    def forward(self, query, key, value, mask=None):
+        (T, B, _), S = query.shape, len(key)
+        if mask is not None:
+            if len(mask) == 1:
+                mask = mask.expand(T, -1, -1)
+            elif mask.shape[2] == 1:
+                mask = mask.expand(-1, -1, B)
+            mask = mask.reshape(T, S, B).permute(2, 0, 1)
+        turned = (x.transpose(0, 1) for x in (query, key, value))
+        return super().forward(*turned, mask).transpose(0, 1)
+
+
+class BothAxes(OneAxisAtATime):
+    def forward(self, query, key, value, mask=None):
+        if mask is not None:
+            mask = mask.expand(len(query), len(key), query.shape[1])
+        return super().forward(query, key, value, mask)
+
+
+@pytest.mark.parametrize("seed", [0, 7])
+def test_a_mask_for_all_queries_of_all_sequences_is_broadcast_too(seed):
+    options = {"requires": ["mask_broadcasts"], "seed": seed}
+    report = check(OneAxisAtATime, "mha_sequence_first", **options)
+    assert report.diagnosis.verdict == "unmet"
+    assert check(BothAxes, "mha_sequence_first", **options)

@@ -365,3 +365,39 @@ def test_of_a_class_is_required_what_concerns_one():
     assert "weights W_q" in repr(check(function, "mha"))
     said = repr(check(KeyOfTheQuery, "mha"))
     assert "weights W_q" not in said and "boolean mask (B, T, S)" in said
+
+
+class JoinsPairs(Right):
+    """Each head returns its context and its weights, and all of that is joined."""
+
+    def head(self, q, k, v, mask):
+        s = q @ k.mT / q.shape[-1] ** 0.5
+        weights = (s if mask is None else s.masked_fill(~mask, -torch.inf)).softmax(-1)
+        return weights @ v, weights
+
+    def forward(self, query, key, value, mask=None):
+        inputs = (self.w_q, query), (self.w_k, key), (self.w_v, value)
+        q, k, v = (self.heads(f(x)).unbind(1) for f, x in inputs)
+        heads = [self.head(*each, mask) for each in zip(q, k, v)]
+        return self.w_o(torch.cat(heads, dim=-1))
+
+
+def test_pairs_that_are_joined_are_to_be_taken_apart():
+    said = repr(check(JoinsPairs, "mha"))
+    assert "take them apart first: contexts, weights = zip(*pairs)" in said
+
+
+def test_a_function_that_was_taken_for_attention_is_told_so():
+    def split_into_heads(x, num_heads):
+        return x.unflatten(-1, (num_heads, -1)).transpose(1, 2)
+
+    def glue(x):
+        return x.transpose(1, 2).flatten(2)
+
+    said = repr(check(split_into_heads))
+    assert 'check(split_into_heads, task="split_heads")' in said
+    assert check(split_into_heads, task="split_heads")
+    said = repr(check(glue))
+    assert 'check(glue, task="…")' in said and "merge_heads" in said
+    assert "No task has this name" not in repr(check(glue, "attention"))
+    assert "No task has this name" not in repr(check(lambda q, k, v: q @ k))

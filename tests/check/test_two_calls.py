@@ -186,3 +186,21 @@ def test_what_is_right_as_the_first_call_alone_is_not_sent_to_the_training_mode(
     assert report.diagnosis.verdict == "unknown"
     assert "something is kept from one call to the next" in repr(report)
     assert "self.training" not in repr(report)
+
+
+class KeepsThatNothingIsHidden(Right):
+    nothing = None
+
+    def forward(self, query, key, value, mask=None):
+        if mask is None:
+            if self.nothing is None:
+                shape = (len(query), query.shape[1], key.shape[1])
+                self.nothing = torch.ones(shape, dtype=torch.bool)
+            mask = self.nothing
+        return super().forward(query, key, value, mask)
+
+
+@pytest.mark.parametrize("seed", [0, 7])
+def test_what_is_kept_of_a_call_without_a_mask_meets_other_sizes(seed):
+    found = diagnose(KeepsThatNothingIsHidden, "mha", seed=seed)
+    assert found.verdict == "unmet" and not found.properties["other_sizes"]

@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from mha_lib.check import diagnose
+from mha_lib.check import check, diagnose
 from tests.check.layers import Right
 from tests.check.submissions_right import zeros_for_empty_rows
 from tests.check.submissions_wrong import Base
@@ -209,3 +209,93 @@ def test_a_turned_mask_is_named_where_it_fits_no_other_sizes(seed):
             return super().forward(query, key, value, turned)
 
     assert diagnose(Turns, "mha", seed=seed).mistakes == ["mask-transposed"]
+
+
+# --- masks that are used at the wrong place, or where there is none ------------------
+
+
+def masked_as(mask_of):
+    def attention(q, k, v, mask=None):
+        s = q @ k.mT / q.shape[-1] ** 0.5
+        weights = s.masked_fill(~mask_of(mask, s), -torch.inf).softmax(-1)
+        return weights @ v, weights
+
+    return attention
+
+
+@pytest.mark.parametrize(
+    ("wrote", "changed"),
+    [
+        ("mask[None]", lambda mask: mask[None]),
+        ("mask[:, None]", lambda mask: mask[:, None]),
+    ],
+)
+@pytest.mark.parametrize("seed", [0, 7])
+def test_an_axis_too_many_of_a_mask_is_told(wrote, changed, seed):
+    ones = torch.ones(1, 1, dtype=torch.bool)
+    attend = masked_as(lambda mask, s: ones if mask is None else changed(mask))
+    said = repr(check(attend, seed=seed))
+    assert f"as {wrote} makes it: the mask fits the scores as it is" in said
+
+
+@pytest.mark.parametrize("seed", [0, 7])
+def test_keys_that_are_hidden_where_there_is_no_mask_are_told(seed):
+    none = torch.zeros(1, 1, dtype=torch.bool)
+    attend = masked_as(lambda mask, s: none if mask is None else mask)
+    said = repr(check(attend, seed=seed))
+    assert "Without one every key is hidden" in said
+    assert "values are projected" not in said
+
+
+class AddsTooLittle(Right):
+    def forward(self, query, key, value, mask=None):
+        pairs = (self.w_q, query), (self.w_k, key), (self.w_v, value)
+        q, k, v = (self.heads(f(x)) for f, x in pairs)
+        s = q @ k.mT / self.scale()
+        s = s if mask is None else s + ~mask[:, None] * -100.0
+        return self.w_o(self.join(s.softmax(-1) @ v))
+
+
+def test_a_fill_that_is_not_low_enough_is_told_and_no_gradient():
+    said = repr(check(AddsTooLittle, "mha"))
+    assert "with a number that is low enough" in said
+    assert "The output is right, and the gradient" not in said
+
+
+def test_integers_are_not_called_scores():
+    def attention(q, k, v, mask=None):
+        s = q @ k.mT / q.shape[-1] ** 0.5
+        weights = (s if mask is None else s.masked_fill(~mask, -torch.inf)).softmax(-1)
+        return weights @ v, weights.argmax(-1)
+
+    said = repr(check(attention))
+    assert "What you return as the weights is the key of the largest weight" in said
+
+
+class Overlaps(Right):
+    def heads(self, x):
+        return torch.stack([x[..., h : h + self.d_k] for h in range(self.h)], 1)
+
+
+def test_what_is_said_of_heads_that_overlap_names_no_variable():
+    assert "It is right but for the cut, where head h" in repr(check(Overlaps, "mha"))
+
+
+def test_weights_of_0_are_not_called_nan():
+    def split_concat(queries, keys, weights, num_heads, causality=False):
+        def heads(x, r):
+            x = F.relu(F.linear(x, weights[f"W_{r}"], weights[f"b_{r}"]))
+            return x.unflatten(-1, (num_heads, -1)).transpose(1, 2)
+
+        q, k, v = heads(queries, "q"), heads(keys, "k"), heads(keys, "v")
+        s = q @ k.mT / q.shape[-1] ** 0.5
+        s = s.masked_fill(~(keys != 0).any(-1)[:, None, None], -1e9)
+        if causality:
+            s = s.masked_fill(~torch.ones_like(s).tril().bool(), -1e9)
+        real = (queries != 0).any(-1)[:, None, :, None]
+        context = (s.softmax(-1) * real @ v).transpose(1, 2).flatten(2)
+        return F.linear(context, weights["W_o"], weights["b_o"])
+
+    said = repr(check(split_concat))
+    assert "[padding-on-both]" in said
+    assert "gives every key the weight 0" in said and "NaN" not in said

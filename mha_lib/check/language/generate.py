@@ -116,11 +116,13 @@ def draw(generator: torch.Generator) -> dict[str, dict]:
     def sized(low: int, high: int) -> int:
         return int(torch.randint(low, high, (), generator=generator))
 
-    def sure(context: int, B: int = 0, more: int = 0, far: int = 0) -> dict:
+    def sure(
+        context: int, B: int = 0, more: int = 0, far: int = 0, every: bool = False
+    ) -> dict:
         B, W, new = B or sized(2, 4), sized(11, 17), sized(9, 13) + far
         tokens = torch.randint(W, (B, sized(4, 7) + more), generator=generator)
-        logits = torch.zeros(W)
-        given = {"tokens": tokens, "new": new, "context": context, "options": []}
+        logits, options = torch.zeros(W), [1.0, W] if every else []
+        given = {"tokens": tokens, "new": new, "context": context, "options": options}
         return {"kind": "sure", "logits": logits, **given}
 
     def shares(
@@ -169,6 +171,7 @@ def draw(generator: torch.Generator) -> dict[str, dict]:
             "options": [0.7, 3],
         },
         "texts that outgrow the context": sure(sized(8, 12)),
+        "top-k of all words": {**sure(99, B=1, every=True), "new": 1},
     }
 
 
@@ -176,7 +179,8 @@ def call(generate, kind, logits, tokens, new, context, options):
     """Texts of a model that is sure; its modes; or how often each token is drawn.
 
     Where there is nothing to write: whether the prompts came back, and the mode.
-    Of what is drawn, a row of roots of shares for each of two kinds of prompts; or
+    Of what is drawn, a row of roots of shares for each of two kinds of prompts, of
+    pairs where several tokens are new; or
     whether a second text is another one; or whether the logits that a model returned
     still hold its numbers.
     """
@@ -244,7 +248,10 @@ def call(generate, kind, logits, tokens, new, context, options):
         out = write(**names)
         if kind in ("sure", "counts", "close"):
             return out.double()
-        kinds = [out[n::2, -1].bincount(minlength=W) for n in range(2)]
+        drawn, count = out[:, -1], W
+        if new > 1:  # with the one before: each has to be drawn anew
+            drawn, count = W * out[:, -2] + drawn, W * W
+        kinds = [drawn[n::2].bincount(minlength=count) for n in range(2)]
         return (torch.stack(kinds).double() / (len(tokens) // 2)).sqrt()
     found = []
     for training in (True, False):
@@ -287,10 +294,12 @@ def words(yours: Tensor, right: Tensor, inputs: dict) -> str:
         given = [f"{k} = {x:g}" for k, x in zip(names, inputs["options"])]
         at = f" with {' and '.join(given)}" if given else ""
         theirs, ours = yours[n, word].square(), right[n, word].square()
-        new = inputs["new"]
-        at += f" as new token {new - 1}" if new > 1 else ""
+        drawn = f"token {word} is"
+        if inputs["new"] > 1:
+            pair = divmod(word, inputs["logits"].shape[-1])
+            drawn = f"at the end tokens {pair[0]} and {pair[1]} are"
         return (
-            f"After a prompt of token {n}{at}, token {word} is drawn in {theirs:.1%} "
+            f"After a prompt of token {n}{at}, {drawn} drawn in {theirs:.1%} "
             f"of {len(inputs['tokens']) // 2:,} texts; {ours:.1%} is what to expect."
         )
     t = int(place.any(0).nonzero()[0])

@@ -221,5 +221,6 @@ MISTAKES = {
         "torch.no_grad is missing.",
     ),
 }
-FAIL = {"logits-drawn", "no-softmax-in-draw", "top-k-one-less"}
+FAIL = {"logits-drawn", "no-softmax-in-draw"}
+FAIL |= {"top-k-one-less", "top-k-one-more", "top-k-out"}
 """Mistakes that torch refuses in some cases."""

@@ -163,13 +163,13 @@ def words(yours: Tensor, right: Tensor, inputs: dict) -> str:
             f"{got}; {due} is right."
         )
     B, T, W = inputs["logits"].shape
-    padding = (
-        f"padding = {inputs['padding']}" if inputs["told"] else "no word of padding"
-    )
+    given = f", {W} words and padding = {inputs['padding']}"
+    if not inputs["told"]:
+        given = f" and {W} words, called without `padding`, so that 0 is padding"
     got, due = apart(yours.flatten()[-1], right.flatten()[-1], 3)
     return (
-        f"Of {B} texts with {T} tokens to predict, {W} words and {padding}, the loss "
-        f"is {got} nats; {due} is right."
+        f"Of {B} texts with {T} tokens to predict{given}, the loss is {got} nats; "
+        f"{due} is right."
     )
 
 

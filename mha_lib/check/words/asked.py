@@ -109,7 +109,8 @@ ASKED: dict[str, str | Callable[..., str]] = {
     ),
     "loud_hidden_keys": _unkept(
         "where a hidden key has by far the largest score",
-        ": hide scores before the softmax, not weights after it",
+        ": hide scores, before the softmax and with a number that is low enough, such "
+        "as float('-inf'), not weights after it",
     ),
     "same_tensor": _unkept("where several inputs are one tensor"),
     "double_precision": _unkept("with inputs of float64"),

@@ -44,12 +44,13 @@ def _wrong_alike(letters: list[str], masked: bool | None) -> str:
 
 def _wrong_from(limits: list[tuple[str, int, int]], masked: bool | None) -> str:
     """Up to which size it is right, and from which on it is wrong."""
-    said = " and ".join(
-        f"for {letter} up to {right}, and wrong from {letter} = {wrong} on"
-        for letter, right, wrong in limits
-    )
-    both = " (both were large together)" if len(limits) > 1 else ""
-    return f"In our tries, {OF_CALLS[masked]}it is right {said}{both}."
+    (letter, right, wrong), *more = limits
+    said = f"for {letter} up to {right}, and wrong from {letter} = {wrong} on"
+    if more:  # which of them matters nobody knows
+        up_to = " and ".join(f"{letter} up to {right}" for letter, right, _ in limits)
+        here = " and ".join(f"{letter} = {wrong}" for letter, _, wrong in limits)
+        said = f"for {up_to}, and of the larger ones wrong with {here}"
+    return f"In our tries, {OF_CALLS[masked]}it is right {said}."
 
 
 def _shapes(
@@ -153,10 +154,12 @@ FOUND: dict[str, str | Callable[..., str]] = {
     "before the transpose, not view(B, T, D, H); the rest is right.",
     "tokens-as-heads": "Tokens and heads are taken for each other: before a merge, "
     "(B, H, T, D), the heads come before the tokens, B, H, T, D = x.shape.",
-    "mask-in-front": "Without a mask all is right. With one the result has an axis of "
-    "size 1 in front, as mask[None] makes it: the mask fits the scores as it is.",
-    "slices-overlap": "It is right but for x, of which head h gets the features h to "
-    "h + D - 1, which overlap: h * D to (h + 1) * D - 1 are due.",
+    "mask-in-front": "Without a mask all is right. With one the result has an axis too "
+    "many in front, as {wrote} makes it: the mask fits the scores as it is.",
+    "hidden-unmasked": "With a mask all is right. Without one every key is hidden, as "
+    "by a mask of zeros: where no mask is given, nothing is to be hidden.",
+    "slices-overlap": "It is right but for the cut, where head h gets the features h "
+    "to h + D - 1, which overlap: h * D to (h + 1) * D - 1 are due.",
     "padding-at-left": "These are the masks of padding at the left: the last "
     "lengths[b] keys are seen. The first ones are due, s < lengths[b].",
     "padding-turned": "These are the answers of causal & ~padding: in both masks True "

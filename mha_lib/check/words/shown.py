@@ -57,7 +57,8 @@ def _row_sum(
         cause = (
             "is every key hidden from it?"
             if masked
-            else ("the root of a negative number, 0/0 or ∞/∞ makes the first NaN.")
+            else "the root of a negative number, 0/0 or ∞/∞ makes the first NaN, or a "
+            "softmax of -∞ alone."
         )
         return (
             f"The weights of query {row} are NaN {where}, and have to sum to 1: {cause}"

@@ -191,3 +191,33 @@ def test_a_text_that_is_always_the_same_may_come_of_a_seed():
         return generate(model, *given, **options)
 
     assert "begins with a seed of its own" in repr(check(seeded, "generate"))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_of_all_words_top_k_may_keep_all(seed):
+    def one_more(logits, k):
+        if k is None:
+            return logits
+        edge = logits.topk(k + 1).values[:, -1:]
+        return logits.masked_fill(logits <= edge, float("-inf"))
+
+    def writes(*given, **options):
+        return written(*given, **options, top=one_more)
+
+    report = check(writes, "generate", seed=seed)
+    assert not report and "wrong in top-k of all words" in repr(report)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_each_token_is_drawn_with_a_number_of_its_own(seed):
+    def writes(model, tokens, new, context, temperature=1.0, top_k=None):
+        dice = torch.rand(len(tokens), 1)
+
+        def pick(weights):
+            last = weights.shape[-1] - 1
+            return (weights.cumsum(-1) < dice).sum(-1, keepdim=True).clamp(max=last)
+
+        return written(model, tokens, new, context, temperature, top_k, pick=pick)
+
+    report = check(writes, "generate", seed=seed)
+    assert not report and "at the end tokens" in repr(report)

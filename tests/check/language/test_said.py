@@ -126,3 +126,13 @@ def test_a_loss_leaves_the_logits_as_they_are():
     report = check(next_token_loss)
     assert report.diagnosis.verdict == "unmet"
     assert "After the call logits held other numbers." in repr(report)
+
+
+def test_a_call_without_padding_is_told_so():
+    def next_token_loss(logits, tokens, padding=-100):
+        targets = tokens[:, 1:].reshape(-1)
+        return F.cross_entropy(logits.flatten(0, 1), targets, ignore_index=padding)
+
+    report = check(next_token_loss)
+    assert not report
+    assert "called without `padding`, so that 0 is padding, the loss" in repr(report)
