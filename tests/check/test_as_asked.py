@@ -283,14 +283,14 @@ def test_a_mask_made_otherwise_is_told_and_no_next_step(program, task, code):
 
 
 def test_a_gradient_of_nan_is_not_called_detached():
-    def late(q, k, v, mask=None):
-        weights = (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1)
+    def rooted(q, k, v, mask=None):
+        scores = q @ k.mT / q.shape[-1] ** 0.5
         if mask is not None:
-            weights = weights * mask
-            weights = weights / weights.sum(-1, keepdim=True)
-        return weights @ v
+            scores = scores.masked_fill(~mask, -math.inf)
+        weights = scores.softmax(-1)
+        return (weights * weights).sqrt() @ v  # a root of 0 has no slope
 
-    said = repr(check(late, "attention", requires=["three_axes"]))
+    said = repr(check(rooted, "attention"))
     assert "detached" not in said and "NaN or infinity is in the gradient" in said
 
 
