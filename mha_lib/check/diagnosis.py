@@ -32,7 +32,7 @@ from mha_lib.check.explained import (
 from mha_lib.check.failures import failed_at, in_full, of_error, of_ones, of_sizes
 from mha_lib.check.properties import properties_of
 from mha_lib.check.reference import Route, compute
-from mha_lib.check.search import Case, fitting_policies, names
+from mha_lib.check.search import Case, names
 from mha_lib.check.seen import SPECIAL, Loading, Seen, shape_fits
 from mha_lib.check.tasks import TASKS
 from mha_lib.check.unnamed import made_otherwise, of_masks, one_of, tokens_as_heads
@@ -275,7 +275,7 @@ def _verdict(found: Diagnosis, seen: Seen, explanations: list, cases: list) -> N
         found.evidence += told
         wrong = sorted((x for x in cases if not shape_fits(x)), key=_by_chance)
         if wrong and not told:
-            some = any(fitting_policies([case], ()) for case in cases)
+            some = any(case.right for case in cases)
             found.verdict = "unknown" if some else "failed"
             right, got = compute(wrong[0].problem), tuple(wrong[0].output.shape)
             required = tuple(right["output"].shape)

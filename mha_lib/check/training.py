@@ -8,7 +8,7 @@ from torch import Tensor
 from mha_lib.check.catalogue import GIVEN, WEIGHTED
 from mha_lib.check.equal import matches
 from mha_lib.check.reference import Problem, compute, posed
-from mha_lib.check.search import Case, Explanation, fitting_policies, names
+from mha_lib.check.search import Case, Explanation, names
 from mha_lib.check.seen import Loading, Seen
 from mha_lib.check.words import Fact
 
@@ -30,7 +30,7 @@ def right_otherwise(seen: Seen, loading: Loading, cases: list[Case]) -> Fact | N
     Each probe has a layer made anew. One that is repeated is called with other inputs
     first; who is right in both other calls keeps something from those.
     """
-    wrong = {c.name: c for c in cases if not fitting_policies([c], ())}
+    wrong = {c.name: c for c in cases if not c.right}
     right = set()
     for probe, outcome in seen.pairs:
         case = wrong.get(probe["name"].partition(": ")[2])
