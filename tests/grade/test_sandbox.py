@@ -65,7 +65,10 @@ def test_what_a_system_lacks_is_said(names, root, on_linux, missing):
 
 
 @linux
-def test_a_judge_that_is_killed_leaves_a_silent_warm_process(tmp_path, monkeypatch):
+@pytest.mark.parametrize("probes", [[], [[]]], ids=["answers unread", "probes unsent"])
+def test_a_judge_that_is_killed_leaves_a_silent_warm_process(
+    tmp_path, monkeypatch, probes
+):
     class Written(subprocess.Popen):
         def __init__(self, *arguments, **more):
             super().__init__(*arguments, stderr=said, **more)
@@ -76,8 +79,9 @@ def test_a_judge_that_is_killed_leaves_a_silent_warm_process(tmp_path, monkeypat
         warm.start()
         ours, theirs = socket.socketpair()
         with ours, theirs:
-            warm._send(theirs, set(), [])
-        select.select([warm.control], [], [], 60)  # how that child ended, and
+            warm._send(theirs, set(), probes)
+        if not probes:
+            select.select([warm.control], [], [], 60)  # how that child ended, and
         warm.control.close()  # nobody reads it: the judge is gone
         assert warm.process.wait(60) == 0
     assert (tmp_path / "said").read_text() == ""

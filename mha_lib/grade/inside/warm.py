@@ -43,7 +43,8 @@ def main() -> None:
     limits.hidden += [Path(__file__).resolve().parents[2]]
     missing = limits.prepare()
     sys.meta_path[:] = [packages.Packages(limits.known, sys.meta_path[:])]
-    with suppress(ConnectionError):  # a killed judge leaves answers unread
+    # A killed judge leaves answers unread, or probes unsent.
+    with suppress(ConnectionError, EOFError):
         wire.send(control, {"missing": missing, "refused": trial(limits)})
         serve(control, limits, adapter, settings["wall"])
 
