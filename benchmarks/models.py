@@ -42,7 +42,7 @@ class ModelSize(NamedTuple):
     L: int
     W: int
 
-    def model(self) -> LanguageModel:
+    def model(self, device: str = "cpu") -> LanguageModel:
         """Random weights, no bias or norm left at its beginning."""
         _, T, E, H, L, W = self
         torch.manual_seed(0)
@@ -51,12 +51,13 @@ class ModelSize(NamedTuple):
             for parameter in model.parameters():
                 if parameter.dim() == 1:
                     parameter.add_(torch.randn_like(parameter) / 4)
-        return model
+        return model.to(device)
 
-    def tokens(self) -> Tensor:
+    def tokens(self, device: str = "cpu") -> Tensor:
         """(B, T + 1), drawn by chance."""
         generator = torch.Generator().manual_seed(1)
-        return torch.randint(self.W, (self.B, self.T + 1), generator=generator)
+        shape = (self.B, self.T + 1)
+        return torch.randint(self.W, shape, generator=generator).to(device)
 
 
 # --- other people's blocks --------------------------------------------------------
@@ -72,7 +73,7 @@ class Shell(nn.Module):
         self.middle, self.norm, self.output = middle, model.norm, model.output
 
     def forward(self, tokens: Tensor) -> Tensor:
-        places = torch.arange(tokens.shape[1])
+        places = torch.arange(tokens.shape[1], device=tokens.device)
         x = self.token_embedding(tokens) + self.place_embedding(places)
         return self.output(self.norm(self.middle(x)))
 
@@ -91,7 +92,8 @@ class Encoder(nn.Module):
             theirs.self_attn = convert(block.attention, nn.MultiheadAttention)
             theirs.norm1, theirs.norm2 = block.attention_norm, block.feed_forward_norm
             theirs.linear1, _, theirs.linear2 = block.feed_forward
-        self.mask = ~causal_mask(model.sizes.context)
+        device = model.token_embedding.weight.device
+        self.mask = ~causal_mask(model.sizes.context, device=device)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.encoder(x, mask=self.mask, is_causal=True)
@@ -188,7 +190,7 @@ def first_step(model: nn.Module, tokens: Tensor, bfloat16: bool) -> dict[str, Te
     The table's gradient has come through every block, and the length does not depend
     on how a layer cuts and turns its matrices.
     """
-    with torch.autocast("cpu", torch.bfloat16, enabled=bfloat16):
+    with torch.autocast(tokens.device.type, torch.bfloat16, enabled=bfloat16):
         logits = model(tokens[:, :-1])
     loss = next_token_loss(logits.float(), tokens)
     loss.backward()
@@ -207,10 +209,13 @@ def first_step(model: nn.Module, tokens: Tensor, bfloat16: bool) -> dict[str, Te
     }
 
 
-def check(size: ModelSize, learner: Learner, model: nn.Module) -> None:
+def check(
+    size: ModelSize, learner: Learner, model: nn.Module, device: str = "cpu"
+) -> None:
     """Raise :class:`Refused` unless a model learns what ours would."""
-    right = first_step(size.model(), size.tokens(), False)
-    came = first_step(model, size.tokens(), learner.bfloat16)
+    tokens = size.tokens(device)
+    right = first_step(size.model(device), tokens, False)
+    came = first_step(model, tokens, learner.bfloat16)
     tolerance = TOLERANCE[torch.bfloat16 if learner.bfloat16 else torch.float32]
     for what, wanted in right.items():
         if came[what].shape != wanted.shape:
@@ -223,20 +228,20 @@ def check(size: ModelSize, learner: Learner, model: nn.Module) -> None:
 # --- what is timed ----------------------------------------------------------------
 
 
-def learning(size: ModelSize, learner: Learner) -> timing.Call:
+def learning(size: ModelSize, learner: Learner, device: str = "cpu") -> timing.Call:
     """A call that is a step of training, of a model that was found right."""
-    model = learner.build(size.model())
-    check(size, learner, model)
-    tokens = size.tokens()
+    model = learner.build(size.model(device)).to(device)
+    check(size, learner, model, device)
+    tokens = size.tokens(device)
     steps = train(model, lambda step: tokens, Plan(10**9), bfloat16=learner.bfloat16)
     return lambda: next(steps)
 
 
-def writing(size: ModelSize) -> tuple[timing.Call, timing.Call]:
+def writing(size: ModelSize, device: str = "cpu") -> tuple[timing.Call, timing.Call]:
     """Two calls that write T tokens in all, greedily: ours, and Hugging Face's."""
-    model = size.model().eval()
-    theirs = gpt2(model).eval()
-    prompt = size.tokens()[:1, :PROMPT]
+    model = size.model(device).eval()
+    theirs = gpt2(model).to(device).eval()
+    prompt = size.tokens(device)[:1, :PROMPT]
     new = size.T - PROMPT
 
     def by_us() -> Tensor:
@@ -262,12 +267,12 @@ def race_learning(
     calls, refused, cannot = {}, {}, {}
     for name in names:
         try:
-            calls[name] = learning(shape, LEARNERS[name])
+            calls[name] = learning(shape, LEARNERS[name], device)
         except Refused as error:
             refused[name] = str(error)
         except ImportError as error:
             cannot[name] = str(error)
-    floor = learning(shape, LEARNERS[FLOOR])
+    floor = learning(shape, LEARNERS[FLOOR], device)
     clock = timing.clock_for(device, threads)
     samples = timing.race(calls, floor, clock, budget)
     rows = {name: own.summary() for name, own in samples.items()}
@@ -279,7 +284,7 @@ def race_writing(
 ) -> dict[str, dict]:
     """Texts without a cache, Hugging Face's generate against ours."""
     try:
-        by_us, by_them = writing(ModelSize(*size))
+        by_us, by_them = writing(ModelSize(*size), device)
     except Refused as error:
         return {"rows": {}, "refused": {BY_THEM: str(error)}}
     except ImportError as error:

@@ -55,7 +55,12 @@ ON_THE_ROOF = (
     "EinsumMHA",
     "SplitConcatMHA",
 )
-ON_CUDA = {"threads": (1,), "allocators": ("system",)}  # a GPU knows neither
+ON_CUDA = {
+    "threads": (1,),  # a GPU knows neither threads
+    "allocators": ("system",),  # nor the C library's allocator
+    "dtypes": ("bfloat16", "float32"),  # the first is what a GPU is used for
+    "sizes": (*SIZES, Size(8, 1024, 768, 12), Size(2, 4096, 2048, 16)),
+}
 
 
 @dataclass(frozen=True)

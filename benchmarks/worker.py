@@ -4,6 +4,7 @@
 allocator are set by the environment, before Python starts there.
 """
 
+import gc
 import json
 import os
 import subprocess
@@ -65,8 +66,11 @@ def answer(setting: Setting, job: Job) -> dict:
     """What a fresh process answers; ``{"died": reason}`` if it dies of the job.
 
     A process of its own: glibc takes a large tensor from whatever earlier jobs left
-    free, if there is room, and else as new pages, whose faults can double its cost.
+    free, if there is room, and else as new pages, whose faults can double its cost. A
+    GPU's memory has no such past, and its jobs follow one another in this process.
     """
+    if setting.device == "cuda":
+        return answer_here(setting, job)
     message = {**asdict(setting), "kind": job.kind, "arguments": job.arguments}
     worker = subprocess.run(
         [sys.executable, "-m", "benchmarks.worker"],
@@ -79,6 +83,22 @@ def answer(setting: Setting, job: Job) -> dict:
     if worker.returncode:
         return {"died": last_words(worker.stderr, worker.returncode)}
     return json.loads(worker.stdout)
+
+
+def answer_here(setting: Setting, job: Job) -> dict:
+    """What this process answers; ``{"died": reason}`` if the job fails."""
+    try:
+        return do(job.kind, job.arguments, setting.threads, setting.device)
+    except Exception as error:
+        return {"died": jobs.reason(error)}
+    finally:
+        torch.compiler.reset()  # it compiles one function for a few sizes only
+        gc.collect()
+
+
+def do(kind: str, arguments: dict, threads: int, device: str) -> dict:
+    torch.set_num_threads(threads)
+    return jobs.BY_KIND[kind](**arguments, threads=threads, device=device)
 
 
 def last_words(complaints: str, returncode: int) -> str:
@@ -95,9 +115,8 @@ def main() -> None:
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     order = json.load(sys.stdin)
-    torch.set_num_threads(order["threads"])
-    settings = {"threads": order["threads"], "device": order["device"]}
-    found = jobs.BY_KIND[order["kind"]](**order["arguments"], **settings)
+    asked = (order[key] for key in ("kind", "arguments", "threads", "device"))
+    found = do(*asked)
     with answers:
         json.dump(found, answers)
 

@@ -2,12 +2,15 @@
 
     python -m benchmarks.timers.models            # three minutes, one core
     python -m benchmarks.timers.models --quick    # does everything work?
+    python -m benchmarks.timers.models --device cuda
 
 Goals: the best of our styles at least as fast in training as the better peer, writing
-at least as fast. The numbers go to benchmarks/results/models.json, those of --quick to
-_build/benchmarks; the tables to the standard output.
+at least as fast. The numbers go to benchmarks/results/models.json, those of a GPU to
+models_cuda.json beside it, those of --quick to _build/benchmarks; the tables to the
+standard output.
 """
 
+import argparse
 import os
 import sys
 
@@ -21,6 +24,10 @@ SIZES = (
     models.ModelSize(16, 128, 64, 4, 3, 512),  # the kept model
     models.ModelSize(32, 96, 96, 4, 3, 128),
     models.ModelSize(8, 256, 256, 8, 4, 512),
+)
+ON_CUDA = (
+    *SIZES[::2],
+    models.ModelSize(8, 1024, 768, 12, 12, 50257),  # GPT-2, the smallest
 )
 QUICK = (models.ModelSize(3, 17, 24, 2, 2, 29),)
 BUDGET = 20.0  # seconds for a table, after the least rounds
@@ -70,12 +77,20 @@ def goal(cells: list[dict]) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    words = sys.argv[1:] if arguments is None else arguments
-    quick = "--quick" in words
-    path = plots.TARGET / "models.json" if quick else FOLDER / "models.json"
-    results = Results(path, machine.describe("cpu"))
-    setting = worker.Setting()
-    for job in jobs(QUICK if quick else SIZES, 0.2 if quick else BUDGET):
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.timers.models")
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--budget", type=float, default=BUDGET)
+    given = parser.parse_args(arguments)
+    name = "models.json" if given.device == "cpu" else "models_cuda.json"
+    results = Results(
+        (plots.TARGET if given.quick else FOLDER) / name,
+        machine.describe(given.device),
+    )
+    setting = worker.Setting(device=given.device)
+    sizes = SIZES if given.device == "cpu" else ON_CUDA
+    budget = 0.2 if given.quick else given.budget
+    for job in jobs(QUICK if given.quick else sizes, budget):
         load = round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else None
         results.add(setting, job, {**worker.answer(setting, job), "load": load})
     print(report(results.content))

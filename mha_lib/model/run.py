@@ -116,11 +116,16 @@ def digest(text: str) -> str:
 
 @dataclass(frozen=True)
 class Team:
-    """The processes of a run: which one this is, of how many, and its device."""
+    """The processes of a run: which one this is, of how many, and its device.
+
+    One that ``torchrun`` started alone is joined with itself: one GPU is enough to see
+    that the way to several works.
+    """
 
     rank: int = 0
     size: int = 1
     device: torch.device = torch.device("cpu")
+    joined: bool = False
 
     def share(self, batch: Tensor) -> Tensor:
         """The rows of a batch that this process works on."""
@@ -128,7 +133,7 @@ class Team:
 
     def mean(self, number: float) -> float:
         """Over all processes."""
-        if self.size == 1:
+        if not self.joined:
             return number
         total = torch.tensor(number, device=self.device, dtype=torch.float64)
         distributed.all_reduce(total)
@@ -161,7 +166,7 @@ def team(device: str) -> Iterator[Team]:
     distributed.init_process_group("nccl" if "cuda" in device else "gloo")
     try:
         rank, size = distributed.get_rank(), distributed.get_world_size()
-        yield Team(rank, size, torch.device(device))
+        yield Team(rank, size, torch.device(device), joined=True)
     finally:
         distributed.destroy_process_group()
 
@@ -266,7 +271,7 @@ class Run:
         self.optimizer = make_optimizer(self.model, plan)
         if tensors is not None:
             self._put(tensors)
-        if team.size > 1:
+        if team.joined:
             distributed.barrier()  # all have read before the first one writes
 
     def go(self, show: Callable[[str], None] = print) -> None:
@@ -303,7 +308,7 @@ class Run:
 
     def _steps(self) -> Iterator[tuple[int, float]]:
         model, plan = self.model, self.settings.plan
-        if self.team.size > 1:
+        if self.team.joined:
             model = nn.parallel.DistributedDataParallel(model)
         options = {"first": self.step, "optimizer": self.optimizer}
         bfloat16 = self.settings.precision == "bfloat16"

@@ -148,3 +148,16 @@ def test_the_shortest_sequences_come_first():
     sizes = [[1, 2048, 768, 12], [8, 128, 256, 8], [2, 1024, 1024, 16]]
     content = {"entries": [{**cell, "size": size} for size in sizes]}
     assert [size.T for size in views.rows_by_size(content)] == [128, 1024, 2048]
+
+
+def test_the_jobs_of_a_gpu_are_done_in_this_process(monkeypatch):
+    def start(*_, **__):
+        raise AssertionError("a process was started")
+
+    monkeypatch.setattr(worker.subprocess, "run", start)
+    add = {"add": lambda *, a, threads, device: {"a": a}}
+    monkeypatch.setattr(jobs, "BY_KIND", add)
+    setting = worker.Setting(device="cuda")
+    assert worker.answer(setting, worker.Job("sizes", "add", {"a": 3})) == {"a": 3}
+    died = worker.answer(setting, worker.Job("sizes", "add", {"b": 3}))
+    assert died["died"].startswith("TypeError: ")

@@ -5,8 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from mha_lib.model import Plan, Run, Settings, Sizes
+from mha_lib.model.run import Team
+
+DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 
 DRAWN = random.Random(0)
 TEXT = " ".join(
@@ -23,7 +27,10 @@ SETTINGS = Settings(
 
 
 def run(
-    folder: Path, settings: Settings = SETTINGS, stop_after: int | None = None
+    folder: Path,
+    settings: Settings = SETTINGS,
+    stop_after: int | None = None,
+    device: str = "cpu",
 ) -> Run:
     """To the end, or broken off after so many evaluations."""
     said = []
@@ -34,7 +41,7 @@ def run(
             raise KeyboardInterrupt
 
     folder.mkdir(exist_ok=True)
-    made = Run(settings, TEXT, folder)
+    made = Run(settings, TEXT, folder, Team(device=torch.device(device)))
     if stop_after:
         with pytest.raises(KeyboardInterrupt):
             made.go(show)

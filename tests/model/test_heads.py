@@ -24,6 +24,7 @@ from mha_lib.model.heads import (
     removed,
     streams,
 )
+from tests.model.small import DEVICES
 
 SIZES = Sizes(vocabulary=13, context=9, embed_dim=12, num_heads=3, num_layers=2)
 LONELY = Sizes(13, 9, embed_dim=12, num_heads=3, num_layers=2, feed_forward=0)
@@ -44,8 +45,9 @@ def made(style: str = "fused", sizes: Sizes = SIZES) -> LanguageModel:
     return model
 
 
-def tokens() -> torch.Tensor:
-    return torch.randint(13, (B, T), generator=torch.Generator().manual_seed(1))
+def tokens(device: str = "cpu") -> torch.Tensor:
+    generator = torch.Generator().manual_seed(1)
+    return torch.randint(13, (B, T), generator=generator).to(device)
 
 
 def looking(*places: int) -> torch.Tensor:
@@ -124,32 +126,35 @@ def test_maps_that_do_not_fit_are_refused(call, message):
 # --- circuits -----------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("style", ATTENTIONS)
-def test_circuits_are_the_layer(style):
-    model = made(style)
+def test_circuits_are_the_layer(style, device):
+    model = made(style).to(device)
     layer = model.blocks[1].attention
     with torch.no_grad():
         for name, x in layer.named_parameters():
             if "bias" in name:
                 x.zero_()
-    stream = streams(model, tokens())[1]
+    stream = streams(model, tokens(device))[1]
     added, weights = read_from(model.blocks[1], stream, stream, stream)
     x = model.blocks[1].attention_norm(stream).detach()[:, None]  # (B, 1, T, E)
     scores = x @ qk_matrices(layer) @ x.mT / math.sqrt(D)
-    future = torch.ones(T, T, dtype=torch.bool).triu(1)
+    future = torch.ones(T, T, dtype=torch.bool, device=device).triu(1)
     by_hand = scores.masked_fill(future, -math.inf).softmax(dim=-1)
     torch.testing.assert_close(by_hand, weights)
     by_hand = (weights @ x @ ov_matrices(layer)).sum(dim=1)
     torch.testing.assert_close(by_hand, added)
 
 
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("style", ATTENTIONS)
-def test_contexts_and_streams_are_the_model(style):
-    model = made(style, LONELY)
-    x, said = streams(model, tokens()), contexts(model, tokens())
+def test_contexts_and_streams_are_the_model(style, device):
+    model = made(style, LONELY).to(device)
+    x, said = streams(model, tokens(device)), contexts(model, tokens(device))
     assert x.shape == (3, B, T, 12) and said.shape == (2, B, H, T, D)
-    torch.testing.assert_close(model.output(model.norm(x[-1])), model(tokens()))
-    plain = made("batched", LONELY)
+    found = model.output(model.norm(x[-1]))
+    torch.testing.assert_close(found, model(tokens(device)))
+    plain = made("batched", LONELY).to(device)
     for layer, block in enumerate(plain.blocks):
         joined = said[layer].transpose(1, 2).flatten(-2)  # (B, T, E)
         added = block.attention.out_proj(joined)
@@ -210,19 +215,21 @@ def state(model) -> dict:
     return {name: x.detach().clone() for name, x in model.named_parameters()}
 
 
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("style", ATTENTIONS)
 @pytest.mark.parametrize("with_means", [False, True])
-def test_a_removed_head_says_nothing_or_its_mean(style, with_means):
-    model = made(style, LONELY)
-    said = contexts(model, tokens())
+def test_a_removed_head_says_nothing_or_its_mean(style, with_means, device):
+    model = made(style, LONELY).to(device)
+    said = contexts(model, tokens(device))
     means = said.mean(dim=(1, 3)) if with_means else None
-    instead = torch.zeros(2, H, D).double() if means is None else means
+    instead = torch.zeros_like(said[:, 0, :, 0]) if means is None else means
     with removed(model, [(1, 0), (1, 2)], means):
-        logits = model(tokens())
+        logits = model(tokens(device))
     said[1, :, [0, 2]] = instead[1, [0, 2]][None, :, None]
     joined = said[1].transpose(1, 2).flatten(-2)
-    added = made("batched", LONELY).blocks[1].attention.out_proj(joined)
-    by_hand = model.output(model.norm(streams(model, tokens())[1] + added))
+    plain = made("batched", LONELY).to(device)
+    added = plain.blocks[1].attention.out_proj(joined)
+    by_hand = model.output(model.norm(streams(model, tokens(device))[1] + added))
     torch.testing.assert_close(logits, by_hand)
 
 

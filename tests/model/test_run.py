@@ -27,7 +27,7 @@ from mha_lib.model.text import (
     split_text,
     windows,
 )
-from tests.model.small import SETTINGS, SIZES, TEXT, run
+from tests.model.small import DEVICES, SETTINGS, SIZES, TEXT, run
 
 FILES = ["log.jsonl", "model.safetensors", "sizes.json", "tokenizer.json"]
 
@@ -37,24 +37,26 @@ def same_parameters(one, other) -> bool:
     return all(torch.equal(x, y) for x, y in pairs)
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    return run(tmp_path_factory.mktemp("whole") / "run")
+@pytest.fixture(scope="module", params=DEVICES)
+def whole(request, tmp_path_factory):
+    return run(tmp_path_factory.mktemp("whole") / "run", device=request.param)
 
 
 def test_one_seed_gives_the_same_numbers_twice(whole, tmp_path):
-    again = run(tmp_path / "again")
+    device = whole.team.device
+    again = run(tmp_path / "again", device=device)
     assert same_parameters(whole, again)
     for name in FILES:
         assert (whole.folder / name).read_bytes() == (again.folder / name).read_bytes()
     seed = replace(SETTINGS, plan=replace(SETTINGS.plan, seed=1))
-    assert not same_parameters(whole, run(tmp_path / "other", seed))
+    assert not same_parameters(whole, run(tmp_path / "other", seed, device=device))
 
 
 @pytest.mark.parametrize("stop_after", [1, 2, 3])
 def test_a_run_that_goes_on_is_one_that_never_stopped(whole, tmp_path, stop_after):
-    run(tmp_path / "run", stop_after=stop_after)
-    resumed = run(tmp_path / "run")
+    device = whole.team.device
+    run(tmp_path / "run", stop_after=stop_after, device=device)
+    resumed = run(tmp_path / "run", device=device)
     assert same_parameters(whole, resumed)  # bit by bit, dropout included
     assert resumed.log == whole.log
     for name in FILES:
@@ -286,14 +288,16 @@ def test_validation_goes_to_the_device_of_the_model(monkeypatch):
     assert set(came) == {"meta"}
 
 
-def test_every_style_trains_alike():
+@pytest.mark.parametrize("device", DEVICES)
+def test_every_style_trains_alike(device):
     letters = Characters.of(TEXT)
     numbers = torch.tensor(letters.encode(TEXT))
-    batch_at = windows(numbers, 5, SIZES.context, seed=0)
+    batch_at = windows(numbers.to(device), 5, SIZES.context, seed=0)
     losses = {}
     for style in ATTENTIONS:
         torch.manual_seed(0)
-        model = LanguageModel(replace(SIZES, vocabulary=letters.size), style).double()
+        model = LanguageModel(replace(SIZES, vocabulary=letters.size), style)
+        model = model.to(device, torch.float64)
         steps = train(model, batch_at, Plan(20, warm_up=5))
         losses[style] = torch.tensor([loss for _, loss in steps])
     for style, found in losses.items():
@@ -548,13 +552,16 @@ def test_a_temperature_that_float32_does_not_know_is_0(trained):
     assert torch.equal(greedy, tiny)
 
 
-def test_two_processes_share_a_batch(tmp_path, capsys):
+@pytest.mark.parametrize("device", DEVICES)
+def test_processes_share_a_batch(device, tmp_path, capsys):
     text = tmp_path / "text.txt"
     text.write_text(TEXT, "utf-8")
-    common = ["train", "--text", text, "--dropout", 0, "--device", "cpu", *SMALL]
+    common = ["train", "--text", text, "--dropout", 0, "--device", device, *SMALL]
     main([*map(str, common), "--out", str(tmp_path / "alone")])
     alone = capsys.readouterr().out
-    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    both = command(*common, "--out", tmp_path / "both", launcher=(*launcher, "-m"))
-    assert both.returncode == 0, both.stderr
-    assert alone == both.stdout  # three digits: the sums have another order
+    processes = 2 if device == "cpu" else min(2, torch.cuda.device_count())
+    launcher = ["-m", "torch.distributed.run", "--standalone"]
+    launcher += ["--nproc-per-node", str(processes), "-m"]
+    team = command(*common, "--out", tmp_path / "team", launcher=launcher)
+    assert team.returncode == 0, team.stderr
+    assert alone == team.stdout  # three digits: the sums have another order
