@@ -1,7 +1,7 @@
 """Run chapters as on Colab: each alone in an empty folder, without `mha_lib`.
 
     python -m tools.alone                         # every chapter and deeper page
-    python -m tools.alone book/05_masks.ipynb
+    python -m tools.alone book/04_masks.ipynb
 
 The set-up cell has to install `mha_lib` from the repository that it names. No
 network is used: git is told to find that repository in a snapshot of this folder,

@@ -36,8 +36,8 @@ MOST_WIDTH = 480  # pixels of a picture: at 10 points its text has 9 on a phone
 WORDS_A_MINUTE, MINUTES_A_CELL, MINUTES_AN_EXERCISE = 100, 1, 8
 FOLDED = {"setup", "hide-input", "solution"}
 TIME = re.compile(r"(?<=\*\*Time:\*\* )[^\\\n]+")  # up to a line break
-FIRST_LESSON = 5  # chapters
-OF_THE_LESSON = re.compile(r"(?<=Chapters 1 to 5 are the first lesson: )[^.]+")
+FIRST_LESSON = 4  # chapters
+OF_THE_LESSON = re.compile(r"(?<=Chapters 1 to 4 are the first lesson: )[^.]+")
 SOLUTION = re.compile(r"```\{solution-start\}.*?```\{solution-end\}\n```", re.DOTALL)
 EXERCISE = re.compile(r"\{exercise-start\}")
 SYNTAX = (  # what a reader does not see, sees as one word or as a drawing

@@ -23,18 +23,18 @@ PHRASES = {  # page and anchor, as in an address: what is typed
         "tokens are mixed",
     ),
     "book/deeper/06_order_in_the_scores#": ("rotary", "rope"),
-    "book/deeper/05_a_guesser_that_must_not_peek#": (
+    "book/deeper/04_a_guesser_that_must_not_peek#": (
         "model sees the future",
         "looks ahead",
         "cheats",
     ),
-    "book/deeper/05_a_query_with_nothing_to_see#": (
+    "book/deeper/04_a_query_with_nothing_to_see#": (
         "weights are nan",
         "output is nan",
         "loss is nan",
     ),
-    "book/05_masks#fill-values-and-half-precision": ("-inf or -1e9",),
-    "book/05_masks#when-t-and-s-differ-which-corner": (
+    "book/04_masks#fill-values-and-half-precision": ("-inf or -1e9",),
+    "book/04_masks#when-t-and-s-differ-which-corner": (
         "different lengths of query and key",
     ),
     "book/07_pytorchs_own#the-map-that-comes-back-is-a-mean": (
@@ -65,7 +65,7 @@ PHRASES = {  # page and anchor, as in an address: what is typed
     "book/deeper/02_heads_put_to_the_test#sizes-that-do-not-divide": (
         "embed_dim must be divisible by num_heads",
     ),
-    "book/deeper/04_the_first_random_numbers#": (
+    "book/deeper/05_the_first_random_numbers#": (
         "xavier initialisation",
         "initialization",
     ),

@@ -8,7 +8,7 @@ from sphinx.application import Sphinx
 VERSIONS = (
     ("book/02_heads_in_a_loop", "PerHeadMHA", "H × (B, T, D)"),
     ("book/03_all_heads_at_once", "BatchedMHA", "(B, H, T, D)"),
-    ("book/04_one_matrix_for_qkv", "FusedMHA", "(B, T, 3E)"),
+    ("book/05_one_matrix_for_qkv", "FusedMHA", "(B, T, 3E)"),
     ("book/06_einsum_sequence_first", "EinsumMHA", "(T, B, H, D)"),
     ("book/07_pytorchs_own", "BuiltinMHA", "torch’s own"),
     ("book/08_tensorflow_style", "SplitConcatMHA", "(H·B, T, D)"),

@@ -63,7 +63,7 @@ def opening_of(doctree: nodes.document) -> str | None:
 
 
 def number_by_chapter(app: Sphinx, env: BuildEnvironment) -> list[str]:
-    """Figure 5.1 is the first of chapter 5; other pages count from 1."""
+    """Figure 5.1 is the first of chapter 4; other pages count from 1."""
     for page, kinds in env.toc_fignumbers.items():
         found = CHAPTER.match(page)
         chapter = (int(found[1]),) if found else ()

@@ -28,12 +28,12 @@ TITLES = {  # page: anchor: heading
         "the-key-transposed-by-its-shape": "The key transposed by its shape",
         "the-way-back": "The way back",
     },
-    "04_one_matrix_for_qkv": {
+    "05_one_matrix_for_qkv": {
         "a-published-fault": "A published fault",
         "each-third-meets-its-own-input": "Each third meets its own input",
         "what-goes-wrong": "What goes wrong",
     },
-    "05_masks": {
+    "04_masks": {
         "before-the-softmax-not-after-it": "Before the softmax, not after it",
         "both-at-once": "Both at once",
         "fill-values-and-half-precision": "Fill values and half precision",
@@ -67,22 +67,22 @@ TITLES = {  # page: anchor: heading
     "deeper/03_what_a_wrong_cut_costs": {
         "two-more-cuts": "Two more cuts",
     },
-    "deeper/04_faults_that_no_shape_shows": {
+    "deeper/05_faults_that_no_shape_shows": {
         "a-bias-left-out": "A bias left out",
     },
-    "deeper/04_what_dropout_drops": {
+    "deeper/05_what_dropout_drops": {
         "five-slips-and-what-each-leaves-behind": (
             "Five slips, and what each leaves behind"
         ),
         "which-number-does-dropout-drop": "Which number does dropout drop?",
     },
-    "deeper/05_every_form_of_a_mask": {
+    "deeper/04_every_form_of_a_mask": {
         "the-conversions": "The conversions",
     },
-    "deeper/05_faults_and_checks": {
+    "deeper/04_faults_and_checks": {
         "the-right-mask-used-wrongly": "The right mask, used wrongly",
     },
-    "deeper/05_fill_values_and_half_precision": {
+    "deeper/04_fill_values_and_half_precision": {
         "eight-fills": "Eight fills",
     },
     "deeper/08_what_the_post_says": {

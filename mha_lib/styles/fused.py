@@ -1,4 +1,4 @@
-"""Chapter 4: one matrix for queries, keys and values."""
+"""Chapter 5: one matrix for queries, keys and values."""
 
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -28,7 +28,7 @@ class FusedMHA(nn.Module):
     Note:
         The rows of ``in_proj`` are W^Q, then W^K, then W^V. In cross-attention each
         third meets its own input; cutting all three out of the *query's* projection
-        is the published fault that chapter 4 takes apart. A query that may attend
+        is the published fault that chapter 5 takes apart. A query that may attend
         to nothing gets zero weights and a zero context, so its output is the bias
         of ``out_proj``, and zero gradients. ``in_proj`` is called as a module in
         self-attention alone: hooks on it do not see cross-attention.
@@ -42,7 +42,7 @@ class FusedMHA(nn.Module):
         (torch.Size([2, 4, 6]), torch.Size([2, 3, 4, 5]))
 
     Source:
-        Vaswani et al. (2017), section 3.2.2; built in chapter 4. Initialisation:
+        Vaswani et al. (2017), section 3.2.2; built in chapter 5. Initialisation:
         Glorot and Bengio (2010), equation (16).
     """
 

@@ -374,7 +374,7 @@ def test_nothing_but_this_machine_is_reached_and_who_tries_is_heard(visit):
     assert "ERR_PROXY_CONNECTION_FAILED" in opened.complaints[1]
 
 
-@sample([*book.pages()[::16], "book/05_masks"])
+@sample([*book.pages()[::16], "book/04_masks"])
 def test_page_works_from_a_server_on_a_desk(visit, page):
     opened = visit(page, "http", "light", DESK)
     expect_widgets(opened, page)

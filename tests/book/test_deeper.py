@@ -17,7 +17,7 @@ def deeper(monkeypatch):
 
 
 LINK = nodes.reference("", "Why", refuri="deeper/01_why.html")
-OTHER = nodes.reference("", "chapter 5", refuri="05_masks.html")
+OTHER = nodes.reference("", "chapter 4", refuri="04_masks.html")
 
 
 @pytest.mark.parametrize(

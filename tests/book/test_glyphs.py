@@ -113,7 +113,7 @@ DRAWN = """() => [...document.querySelectorAll('*')].flatMap(element =>
         .map(style => [style.content, style.fontFamily, style.fontWeight]))"""
 WITH_SIGNS = {  # pages that together show every kind, and what of it
     "book/intro": ".admonition.tip, .admonition.note",
-    "book/05_masks": ".admonition.warning, .admonition.note, .exercise, .solution",
+    "book/04_masks": ".admonition.warning, .admonition.note, .exercise, .solution",
     "book/07_pytorchs_own": ".admonition, .exercise",
 }
 

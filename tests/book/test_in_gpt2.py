@@ -1,4 +1,4 @@
-"""A page shows chapter 5's class in GPT-2, which no test can fetch: here it runs."""
+"""A page shows chapter 4's class in GPT-2, which no test can fetch: here it runs."""
 
 import math
 import re
@@ -17,7 +17,7 @@ def cells(page):
     return nbformat.read(book.ROOT / "book" / page, as_version=4).cells
 
 
-CELLS = cells("05_masks.ipynb")
+CELLS = cells("04_masks.ipynb")
 DEEPER = cells("deeper/09_weights_from_elsewhere.ipynb")
 CELL = re.compile(r"```python\n(from mha_lib import causal.*?)```", re.DOTALL)
 (SHOWN,) = (found[1] for cell in DEEPER if (found := CELL.search(cell.source)))

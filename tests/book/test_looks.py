@@ -51,14 +51,14 @@ def test_an_option_is_not_cut_at_its_hyphens():
 
 
 @pytest.mark.parametrize(
-    "page", ["book/notation", "book/05_masks", "book/07_pytorchs_own"]
+    "page", ["book/notation", "book/04_masks", "book/07_pytorchs_own"]
 )
 def test_names_may_be_split(page):
     assert soup(book.HTML / f"{page}.html").select("code .pre wbr")
 
 
 def test_a_long_name_is_split(visit):
-    opened = visit("book/05_masks", viewport=PHONE)
+    opened = visit("book/04_masks", viewport=PHONE)
     names = opened.page.locator("code .pre")
     lines = names.evaluate_all("all => all.map(x => x.getClientRects().length)")
     assert max(lines) > 1
@@ -104,7 +104,7 @@ SHADE = """selector => {
 @pytest.mark.parametrize(
     ("page", "selector"),
     [
-        ("book/05_masks", ".highlight pre"),
+        ("book/04_masks", ".highlight pre"),
         ("book/deeper/07_what_the_constructor_makes", "table"),
         ("book/deeper/10_softmax_in_pieces", 'mjx-container[display="true"]'),
     ],
@@ -137,7 +137,7 @@ ARROWS = """() => [...document.querySelectorAll('.way')].map(way => {
 @pytest.mark.parametrize("screen", [PHONE, NARROW, PAPER], ids=["360", "390", "A4"])
 def test_no_arrow_of_the_way_stands_in_the_margin(visit, screen):
     """A second line of steps begins with a step."""
-    found = visit("book/05_masks", viewport=screen).page.evaluate(ARROWS)
+    found = visit("book/04_masks", viewport=screen).page.evaluate(ARROWS)
     assert len(found) > 2
     assert all(missing == 0 and room >= 0 for missing, room in found)
 
@@ -150,7 +150,7 @@ def test_a_phone_is_not_told_of_keys(visit):
 
 
 def test_code_after_a_table_does_not_touch_it(visit):
-    cells = visit("book/05_masks").page.locator("div:has(> table) + .cell")
+    cells = visit("book/04_masks").page.locator("div:has(> table) + .cell")
     gaps = cells.evaluate_all("all => all.map(x => getComputedStyle(x).marginTop)")
     assert {*gaps} == {"16px"}
 
@@ -186,7 +186,7 @@ def test_the_tables_of_the_notation_fit_a_phone(visit, place):
 
 # --- paper --------------------------------------------------------------------------
 
-WITH_WIDGETS = ["book/03_all_heads_at_once", "book/05_masks"]
+WITH_WIDGETS = ["book/03_all_heads_at_once", "book/04_masks"]
 LUMINANCE = """selector => [...document.querySelectorAll(selector)].map(element => {
     const style = getComputedStyle(element);
     const bright = colour => {
@@ -279,7 +279,7 @@ ORDER = """() => [...document.querySelectorAll('article :is(.exercise, .solution
 
 
 def test_on_paper_the_solutions_come_last_and_then_go_back(visit):
-    opened = visit("book/05_masks", viewport=PAPER).page
+    opened = visit("book/04_masks", viewport=PAPER).page
     before = opened.evaluate(ORDER)
     pairs = before[before.index("exercise") :][:10]
     assert pairs == ["exercise", "solution"] * 5  # on a screen, where it is folded
@@ -300,7 +300,7 @@ def test_a_hint_is_not_printed_beside_its_question(visit):
 
 
 def test_paper_says_how_a_mask_was_made(visit):
-    opened = visit("book/05_masks", viewport=PAPER).page
+    opened = visit("book/04_masks", viewport=PAPER).page
     opened.wait_for_selector("html[data-widgets=ready]", state="attached")
     rule = opened.locator(".mha-mask-painter .mha-paper")
     assert rule.is_hidden()
@@ -311,7 +311,7 @@ def test_paper_says_how_a_mask_was_made(visit):
 
 
 def test_two_maps_that_stand_side_by_side_are_of_one_size_on_paper(visit):
-    opened = visit("book/05_masks", viewport=PAPER).page
+    opened = visit("book/04_masks", viewport=PAPER).page
     opened.wait_for_selector("html[data-widgets=ready]", state="attached")
     with printing(opened):
         sizes = opened.locator(".mha-painting canvas").evaluate_all(
@@ -334,7 +334,7 @@ def test_no_shadow_of_what_can_be_scrolled_lies_on_paper(visit):
 def test_no_page_ends_between_what_belongs_together(visit):
     """A picture and its caption, the lines of a heading and of an answer of `check`; a
     heading, where we are and what is said there; what ends in a colon."""
-    opened = visit("book/05_masks", viewport=PAPER).page
+    opened = visit("book/04_masks", viewport=PAPER).page
     whole = "article :is(figure, .opening, h2, h3, .way, .text_html)"
     with printing(opened):
         inside = opened.locator(whole).evaluate_all(
@@ -367,7 +367,7 @@ def test_a_line_of_code_is_one_line_on_paper(visit):
 
 
 def test_printing_itself_leaves_the_screen_as_it_was(visit):
-    opened = visit("book/05_masks", colours="dark")
+    opened = visit("book/04_masks", colours="dark")
     opened.page.evaluate(
         "() => addEventListener('beforeprint', () =>"
         " { window.printed = document.documentElement.dataset.theme; })"
@@ -379,7 +379,7 @@ def test_printing_itself_leaves_the_screen_as_it_was(visit):
 
 @pytest.mark.parametrize(
     ("page", "hints"),
-    [("book/05_masks", False), ("book/assignments/student/a2_heads", True)],
+    [("book/04_masks", False), ("book/assignments/student/a2_heads", True)],
 )
 def test_paper_says_what_it_leaves_out_and_whence_it_is(visit, page, hints):
     opened = visit(page, viewport=PAPER).page
@@ -401,7 +401,7 @@ def test_paper_of_a_page_without_cells_misses_none(visit):
 
 
 def test_sheets_have_margins_and_numbers(visit):
-    rules = visit("book/05_masks", viewport=PAPER).page.evaluate(
+    rules = visit("book/04_masks", viewport=PAPER).page.evaluate(
         """() => [...document.styleSheets].flatMap(sheet => {
             try { return [...sheet.cssRules]; } catch { return []; }
         }).filter(x => x instanceof CSSPageRule).map(x => x.cssText)"""

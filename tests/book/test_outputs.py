@@ -1,7 +1,7 @@
 """What the build's kernels said is what is committed, by the rules of strict nbval.
 
 `make book` has just run every page. Here nbval judges those outputs instead of running
-all again: it gets a kernel that remembers. `pytest book/05_masks.ipynb` runs a page.
+all again: it gets a kernel that remembers. `pytest book/04_masks.ipynb` runs a page.
 """
 
 import re

@@ -123,8 +123,8 @@ CHAPTERS = {
     "01_attention": ("q:q k:k v:v q:W q:Q", "q:q k:k v:v q:W_q", "q:W_q k:k"),
     "02_heads_in_a_loop": ("q:Q k:K v:V v:W v:V", "q:query v:value", "q:q_proj"),
     "03_all_heads_at_once": ("", "q:q_bhtd k:k_bhsd", "q:q_proj"),
-    "04_one_matrix_for_qkv": ("q:W k:K v:v", "q:q k:k_heads", "q:W_q v:W_v"),
-    "05_masks": ("", "q:query k:k v:v", "q:q k:k v:v"),
+    "05_one_matrix_for_qkv": ("q:W k:K v:v", "q:q k:k_heads", "q:W_q v:W_v"),
+    "04_masks": ("", "q:query k:k v:v", "q:q k:k v:v"),
 }
 
 

@@ -24,10 +24,10 @@ WANTED = {  # what is typed, and the first place that the results lead to
     "how to hand in": "assignments/index#how-to-hand-in",
     "grade a class": "instructors_guide#first-class-in-an-hour",
     # ideas
-    "causal mask": "05_masks#the-causal-mask",
-    "padding mask": "05_masks#the-padding-mask",
+    "causal mask": "04_masks#the-causal-mask",
+    "padding mask": "04_masks#the-padding-mask",
     "contiguous": "03_all_heads_at_once#the-way-back",
-    "half precision": "05_masks#fill-values-and-half-precision",
+    "half precision": "04_masks#fill-values-and-half-precision",
     "dropout": "deeper/11_the_wards#dropout",
     "memory": "deeper/09_three_layouts_one_count#memory",
     "flops cost": "10_what_it_costs",
@@ -43,17 +43,17 @@ WANTED = {  # what is typed, and the first place that the results lead to
     "notation": "notation",
     "labml": "deeper/06_labml_line_by_line",
     # names
-    "FusedMHA": "04_one_matrix_for_qkv#the-layer-fusedmha",
+    "FusedMHA": "05_one_matrix_for_qkv#the-layer-fusedmha",
     "EinsumMHA": "06_einsum_sequence_first#the-layer-step-by-step",
     "masked_softmax": (
-        "deeper/05_a_query_with_nothing_to_see#the-function-masked-softmax"
+        "deeper/04_a_query_with_nothing_to_see#the-function-masked-softmax"
     ),
     "split_heads": "03_all_heads_at_once#two-steps-view-then-transpose",
     "scaled_dot_product_attention": "01_attention#the-same-as-pytorch-s",
     "key_padding_mask": "07_pytorchs_own#the-mask-that-means-the-opposite",
     "need_weights": "07_pytorchs_own#the-function-underneath",
     "average_attn_weights": "07_pytorchs_own#every-switch",
-    "attn_mask float or bool": "deeper/05_every_form_of_a_mask#every-form-measured",
+    "attn_mask float or bool": "deeper/04_every_form_of_a_mask#every-form-measured",
     "is_causal": "deeper/07_the_function_underneath#a-mask-and-is-causal",
     "mask_zero": "deeper/08_the_layer_of_keras#mask-zero-a-note-on-the-tensor",
     "keras MultiHeadAttention": (
@@ -65,8 +65,8 @@ WANTED = {  # what is typed, and the first place that the results lead to
     "number of heads ignored": "02_heads_in_a_loop#the-number-of-heads-ignored",
     "mask means the opposite": "07_pytorchs_own#the-mask-that-means-the-opposite",
     # what is typed before the book's own words are known
-    "attention weights are nan": ("deeper/05_a_query_with_nothing_to_see"),
-    "model sees the future": ("deeper/05_a_guesser_that_must_not_peek"),
+    "attention weights are nan": ("deeper/04_a_query_with_nothing_to_see"),
+    "model sees the future": ("deeper/04_a_guesser_that_must_not_peek"),
     "The shape of the 2D attn_mask is torch.Size": (
         "deeper/07_masks_for_the_layer#a-mask-for-each-head"
     ),
@@ -75,19 +75,19 @@ WANTED = {  # what is typed, and the first place that the results lead to
     ),
     "induction head": ("13_what_the_heads_learned"),
     "rotary": "deeper/06_order_in_the_scores",
-    "query and key of different lengths": "05_masks#when-t-and-s-differ-which-corner",
+    "query and key of different lengths": "04_masks#when-t-and-s-differ-which-corner",
     "flash attention": ("10_what_it_costs#one-row-in-pieces"),
     "query key value explained": ("01_attention#one-head-ask-offer-hand-over"),
     "positional encoding": ("12_a_model_of_our_own_layer#a-word-and-its-place"),
     "residual connection": ("12_a_model_of_our_own_layer#attention-added"),
     "different output in eval mode": ("09_they_all_agree#training-mode"),
-    "-1e9 or -inf": ("05_masks#fill-values-and-half-precision"),
-    "xavier initialisation": ("deeper/04_the_first_random_numbers"),
+    "-1e9 or -inf": ("04_masks#fill-values-and-half-precision"),
+    "xavier initialisation": ("deeper/05_the_first_random_numbers"),
     "alibi": ("deeper/06_order_in_the_scores#a-slope-for-each-head"),
     "reshape instead of transpose": (
         "03_all_heads_at_once#heads-cut-without-a-transpose"
     ),
-    "why is my loss nan": ("deeper/05_a_query_with_nothing_to_see"),
+    "why is my loss nan": ("deeper/04_a_query_with_nothing_to_see"),
     "skip connection": ("12_a_model_of_our_own_layer#attention-added"),
     "flashattention": ("10_what_it_costs#one-row-in-pieces"),
     "how many heads should I use": (
@@ -122,7 +122,7 @@ def test_there_are_at_least_fifty_nine_queries():
 def test_a_word_of_the_glossary_leads_to_its_place_there(search):
     """Where no section has that name; else the section comes first."""
     assert first(search, "ablation") == "glossary#term-ablation"
-    assert first(search, "causal mask") == "05_masks#the-causal-mask"
+    assert first(search, "causal mask") == "04_masks#the-causal-mask"
 
 
 def test_the_results_are_listed_without_a_fetch(visit):
@@ -130,7 +130,7 @@ def test_the_results_are_listed_without_a_fetch(visit):
     asked.page.goto(f"{asked.page.url}?q=causal+mask")
     links = asked.page.locator("#search-results li a")
     links.first.wait_for()
-    assert links.first.get_attribute("href") == "book/05_masks.html#the-causal-mask"
+    assert links.first.get_attribute("href") == "book/04_masks.html#the-causal-mask"
     assert "Masks" in asked.page.locator("#search-results li").first.inner_text()
     assert not asked.complaints
 

@@ -79,7 +79,7 @@ def test_no_two_pages_say_the_same():
 
 def test_a_chapter_is_described_by_its_promise():
     promise = "You will decide for every query which keys it may see"
-    assert tags("book/05_masks")["description"].startswith(promise)
+    assert tags("book/04_masks")["description"].startswith(promise)
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -136,8 +136,8 @@ def test_chats_get_whole_addresses(extensions):
     builder = SimpleNamespace(get_target_uri=lambda page: f"{page}.html")
     app = SimpleNamespace(config=settings("someone"), builder=builder)
     sharing.know_the_address(None, app.config)
-    said = "\n".join(sharing.head(app, "book/05_masks", 'The "mask"', "A & B."))
-    assert f'property="og:url" content="{ADDRESS}book/05_masks.html"' in said
+    said = "\n".join(sharing.head(app, "book/04_masks", 'The "mask"', "A & B."))
+    assert f'property="og:url" content="{ADDRESS}book/04_masks.html"' in said
     assert f'property="og:image" content="{ADDRESS}_static/card.png"' in said
     assert "The &quot;mask&quot;" in said and "A &amp; B." in said
 

@@ -1,4 +1,4 @@
-"""The losses that chapter 5 stores are those that its deeper page trains."""
+"""The losses that chapter 4 stores are those that its deeper page trains."""
 
 from tools import book, notebook
 
@@ -15,7 +15,7 @@ def printed(path, start: str) -> str:
 
 def test_the_chapter_prints_what_the_deeper_page_found():
     (chapter,) = (path for path in book.chapters() if path.stem.startswith("05_"))
-    deeper = book.DEEPER / "05_a_guesser_that_must_not_peek.ipynb"
+    deeper = book.DEEPER / "04_a_guesser_that_must_not_peek.ipynb"
     stored = printed(chapter, "LOSSES = ")
     assert stored.count("mask") == 2
     assert stored == printed(deeper, "guessers.append")

@@ -9,8 +9,8 @@ from tools import book, notebook
 GROWS = {  # chapter: where the class before is, that class, what grows out of it
     "02": ("01", "Head", "Head"),
     "03": ("02", "PerHeadMHA", "BatchedMHA"),
-    "04": ("03", "BatchedMHA", "FusedMHA"),
-    "05": ("03", "BatchedMHA", "MHA"),
+    "04": ("03", "BatchedMHA", "MHA"),
+    "05": ("03", "BatchedMHA", "FusedMHA"),
 }
 ONCE = {"02"}  # where nearly every line is new, each change is marked once
 COMMENT, MARK = re.compile(r"  +# .*$"), re.compile(r"  # new\b")
@@ -53,9 +53,9 @@ def test_a_mark_that_is_missing_or_not_true_is_noticed():
     assert untrue(old, wrong) == wrong
 
 
-def test_chapter_9_compares_the_class_of_chapter_5():
-    pages = [notebook.read(book.chapters()[n - 1]).cells for n in (5, 9)]
-    (_, built), (compared,) = (  # chapter 5 asks for it first
+def test_chapter_9_compares_the_class_of_chapter_4():
+    pages = [notebook.read(book.chapters()[n - 1]).cells for n in (4, 9)]
+    (_, built), (compared,) = (  # chapter 4 asks for it first
         [cell.source for cell in cells if cell.source.startswith("class MHA(")]
         for cells in pages
     )

@@ -41,12 +41,12 @@ def test_every_mistake_points_to_a_section_that_exists():
     }
     assert told.keys() == {m.section for m in MISTAKES.values()}
     assert told == {section: headings[section] for section in told}
-    assert section_title("04_one_matrix_for_qkv#a-published-fault") == (
-        "chapter 4, 'A published fault'"
+    assert section_title("05_one_matrix_for_qkv#a-published-fault") == (
+        "chapter 5, 'A published fault'"
     )
-    dropped = "deeper/04_what_dropout_drops#which-number-does-dropout-drop"
+    dropped = "deeper/05_what_dropout_drops#which-number-does-dropout-drop"
     assert section_title(dropped) == (
-        "a deeper page of chapter 4, 'Which number does dropout drop?'"
+        "a deeper page of chapter 5, 'Which number does dropout drop?'"
     )
 
 

@@ -71,8 +71,8 @@ def test_a_notebook_shows_code_as_code():
 def test_links_lead_to_the_published_pages_of_the_repository():
     urls = dict(u.split(", ") for u in metadata("mha_lib").get_all("Project-URL"))
     name = urls["Repository"].rsplit("/", 1)[1]
-    page = link("05_masks#the-causal-mask")
-    assert page.endswith(f".github.io/{name}/book/05_masks.html#the-causal-mask")
+    page = link("04_masks#the-causal-mask")
+    assert page.endswith(f".github.io/{name}/book/04_masks.html#the-causal-mask")
 
 
 def test_a_package_that_is_not_installed_has_no_address(monkeypatch):
@@ -80,7 +80,7 @@ def test_a_package_that_is_not_installed_has_no_address(monkeypatch):
         raise PackageNotFoundError(name)
 
     monkeypatch.setattr(sections, "metadata", missing)
-    assert sections.repository() == link("05_masks#the-causal-mask") == ""
+    assert sections.repository() == link("04_masks#the-causal-mask") == ""
 
 
 def test_the_diagnosis_is_ready_for_json():
@@ -127,4 +127,4 @@ def test_what_was_not_seen_to_hold_is_told_in_words():
 
 @pytest.mark.parametrize("name", ["v-from-key", "k-from-value", "q-from-key"])
 def test_inputs_that_are_mixed_up_are_explained_where_each_has_its_own(name):
-    assert "chapter 4, 'Each third" in sections.section_title(MISTAKES[name].section)
+    assert "chapter 5, 'Each third" in sections.section_title(MISTAKES[name].section)

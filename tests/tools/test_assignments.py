@@ -91,7 +91,7 @@ def test_marks_that_do_not_fit_are_refused(source):
 def test_what_a_student_gets():
     output = nbformat.v4.new_output("stream", text="42")
     source = source_of(
-        markdown("# Assignment 9 · [Masks](../05_masks.ipynb)"),
+        markdown("# Assignment 9 · [Masks](../04_masks.ipynb)"),
         code("import torch", "setup", "hide-input"),
         code("x = 42  # SOLUTION", execution_count=3, outputs=[output]),
         markdown("Because it is.", "answer"),
@@ -101,7 +101,7 @@ def test_what_a_student_gets():
     )
     given = assignments.student(source)
     assert [cell.source for cell in given.cells] == [
-        "# Assignment 9 · [Masks](../../05_masks.ipynb)",
+        "# Assignment 9 · [Masks](../../04_masks.ipynb)",
         "import torch",
         "x = ...",
         "*Your answer:*",
@@ -116,7 +116,7 @@ def test_what_a_student_gets():
 @pytest.mark.parametrize(
     ("link", "moved"),
     [
-        ("../05_masks.ipynb#what-goes-wrong", "../../05_masks.ipynb#what-goes-wrong"),
+        ("../04_masks.ipynb#what-goes-wrong", "../../04_masks.ipynb#what-goes-wrong"),
         ("index.md", "../index.md"),
         ("a2_heads.ipynb", "a2_heads.ipynb"),  # student to student
         ("#rubric", "#rubric"),

@@ -3,7 +3,7 @@
 from mha_lib.check.catalogue.mistake import Mistake
 from mha_lib.check.reference import ones
 
-_CAUSAL = "05_masks#the-causal-mask"
+_CAUSAL = "04_masks#the-causal-mask"
 _MAKES_CAUSAL = ("causal_mask", "split_concat")
 
 
@@ -52,7 +52,7 @@ MISTAKES = (
         "causal-bottom-right",
         "With T ≠ S the diagonal ends in the bottom-right corner",
         "the mask is shifted by S - T, as a cache of earlier keys needs it",
-        "05_masks#when-t-and-s-differ-which-corner",
+        "04_masks#when-t-and-s-differ-which-corner",
         stages={"causal": lambda p: ones(p.T, p.S).tril(p.S - p.T)},
         tasks=_MAKES_CAUSAL,
     ),
@@ -60,7 +60,7 @@ MISTAKES = (
         "causal-square",
         "The mask has as many columns as rows",
         "the mask is made as (T, T), and S is not used",
-        "05_masks#when-t-and-s-differ-which-corner",
+        "04_masks#when-t-and-s-differ-which-corner",
         stages={"causal": lambda p: ones(p.T, p.T).tril()},
         tasks=("causal_mask",),
     ),

@@ -2,8 +2,8 @@
 
 from mha_lib.check.catalogue.mistake import Mistake
 
-_DROPS = "deeper/04_what_dropout_drops#which-number-does-dropout-drop"
-_SLIPS = "deeper/04_what_dropout_drops#five-slips-and-what-each-leaves-behind"
+_DROPS = "deeper/05_what_dropout_drops#which-number-does-dropout-drop"
+_SLIPS = "deeper/05_what_dropout_drops#five-slips-and-what-each-leaves-behind"
 _POST = "deeper/08_what_the_post_says#in-its-code"
 
 
@@ -55,7 +55,7 @@ MISTAKES = (
         "inputs-changed",
         "After the call an input is not what it was",
         "an operation in place (one that ends in _, or x[…] = …) changes it",
-        "05_masks#what-goes-wrong",
+        "04_masks#what-goes-wrong",
     ),
     Mistake(
         "wrong-output-dtype",
@@ -81,7 +81,7 @@ MISTAKES = (
         "In half precision the code fails",
         "the number that hides a score does not fit into float16; use float('-inf') or "
         "torch.finfo(dtype).min",
-        "05_masks#fill-values-and-half-precision",
+        "04_masks#fill-values-and-half-precision",
         "pytorch/pytorch#41508",
     ),
     Mistake(
@@ -94,6 +94,6 @@ MISTAKES = (
         "mask-not-boolean",
         "The mask holds numbers",
         "it is not of dtype torch.bool, so nothing says what 1 means",
-        "05_masks#what-the-library-refuses",
+        "04_masks#what-the-library-refuses",
     ),
 )

@@ -6,8 +6,8 @@ from torch import Tensor
 
 from mha_lib.check.catalogue.mistake import GIVEN, WRONG_MASK, Mistake
 
-_EIGHT = "deeper/05_fill_values_and_half_precision#eight-fills"
-_BEFORE = "05_masks#before-the-softmax-not-after-it"
+_EIGHT = "deeper/04_fill_values_and_half_precision#eight-fills"
+_BEFORE = "04_masks#before-the-softmax-not-after-it"
 
 
 def _keep(weights: Tensor, allowed: Tensor) -> Tensor:
@@ -93,7 +93,7 @@ MISTAKES = (
         "zero-scores-hidden",
         "An allowed key whose score is exactly 0 gets no weight",
         "scores == 0 are taken for hidden",
-        "deeper/05_faults_and_checks#the-right-mask-used-wrongly",
+        "deeper/04_faults_and_checks#the-right-mask-used-wrongly",
         stages={"fill": _fills(_zeros_hidden)},
         tasks=GIVEN,
     ),

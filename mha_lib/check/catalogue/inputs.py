@@ -5,8 +5,8 @@ from collections.abc import Callable
 from mha_lib.check.catalogue.mistake import TORCH_LAYERS, Mistake
 from mha_lib.check.reference import LAYERS
 
-_FUSED = "04_one_matrix_for_qkv#a-published-fault"
-_EACH = "04_one_matrix_for_qkv#each-third-meets-its-own-input"
+_FUSED = "05_one_matrix_for_qkv#a-published-fault"
+_EACH = "05_one_matrix_for_qkv#each-third-meets-its-own-input"
 
 
 def _takes(*names: str) -> Callable:

@@ -16,7 +16,7 @@ from mha_lib.check.catalogue.mistake import (
 from mha_lib.check.catalogue.scores import square
 from mha_lib.check.reference import DEFAULT, LAYERS, Problem
 
-_REPEAT = "deeper/05_every_form_of_a_mask#the-conversions"
+_REPEAT = "deeper/04_every_form_of_a_mask#the-conversions"
 
 
 def _reads(do: Callable[[Problem, Tensor], Tensor]) -> Callable:
@@ -57,7 +57,7 @@ MISTAKES = (
         "mask-transposed",
         "Rows and columns of the mask have changed roles",
         "the mask is transposed before it is used",
-        "05_masks#the-causal-mask",
+        "04_masks#the-causal-mask",
         stages={"mask": _reads(lambda p, mask: square(mask))},
         tasks=GIVEN,
     ),
@@ -73,7 +73,7 @@ MISTAKES = (
         "mask-of-first-query",
         "All queries see what query 0 may see",
         "one row of the mask, its first, is used for all queries",
-        "05_masks#on-the-way-to-the-scores",
+        "04_masks#on-the-way-to-the-scores",
         stages={"mask": _reads(lambda p, mask: mask[..., :1, :])},
         tasks=GIVEN,
     ),
@@ -82,7 +82,7 @@ MISTAKES = (
         "All queries see what the last query may see",
         "one row of the mask, its last, is used for all queries: a padding mask was "
         "expected",
-        "05_masks#on-the-way-to-the-scores",
+        "04_masks#on-the-way-to-the-scores",
         stages={"mask": _reads(lambda p, mask: mask[..., -1:, :])},
         tasks=GIVEN,
     ),
@@ -90,7 +90,7 @@ MISTAKES = (
         "batch-axis-as-heads",
         "Head h is masked like sequence h, and the code fails unless B = H",
         "a mask (B, T, S) meets scores (B, H, T, S) without an axis for H",
-        "05_masks#on-the-way-to-the-scores",
+        "04_masks#on-the-way-to-the-scores",
         stages={"mask": _reads(_as_heads)},
         tasks=TORCH_LAYERS,
     ),

@@ -12,9 +12,9 @@ WEIGHTED = ("attention", *LAYERS)
 TORCH_LAYERS = ("mha", "mha_sequence_first")
 GIVEN = ("attention", *TORCH_LAYERS)  # tasks that are given a mask
 
-LEFT_OUT = "deeper/04_faults_that_no_shape_shows#a-bias-left-out"
-WRONG_MASK = "05_masks#what-goes-wrong"
-IS_TRUE_TRUE = "05_masks#is-true-true"
+LEFT_OUT = "deeper/05_faults_that_no_shape_shows#a-bias-left-out"
+WRONG_MASK = "04_masks#what-goes-wrong"
+IS_TRUE_TRUE = "04_masks#is-true-true"
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from torch import Tensor
 from mha_lib.check.catalogue.mistake import IS_TRUE_TRUE, WRONG_MASK, Mistake
 from mha_lib.check.reference import Problem, Stage, real_keys
 
-_PADDING = "05_masks#the-padding-mask"
+_PADDING = "04_masks#the-padding-mask"
 _RAW = "08_tensorflow_style#a-key-mask-from-raw-embeddings"
 _MAKES_PADDING = ("padding_mask", "split_concat")
 
@@ -100,7 +100,7 @@ MISTAKES = (
         "padding-rank-two",
         "The mask is (B, S) and would be read as (T, S)",
         "the axis of the queries is missing: (B, 1, S) is needed",
-        "05_masks#what-the-library-refuses",
+        "04_masks#what-the-library-refuses",
         stages={"padding": lambda p: real_keys(p)[:, None]},
         tasks=("padding_mask",),
     ),

@@ -8,7 +8,7 @@ from mha_lib.check.catalogue.mistake import Mistake
 from mha_lib.check.reference import DEFAULT, LAYERS, Layer, Problem, Stage
 
 _OFFER = "01_attention#one-head-ask-offer-hand-over"
-_THIRDS = "04_one_matrix_for_qkv#what-goes-wrong"
+_THIRDS = "05_one_matrix_for_qkv#what-goes-wrong"
 
 
 def _layers(roles: str) -> Callable:

@@ -172,7 +172,7 @@ ASKED: dict[str, str | Callable[..., str]] = {
     "digits-of-float32": "float64 comes back with the digits of float32: somewhere it "
     "is computed in float32",
     "rows-otherwise": lambda order, axes, usual: (
-        f"the rows of its fused matrix lie {order}, {axes}; chapter 4, GPT-2 and "
+        f"the rows of its fused matrix lie {order}, {axes}; chapter 5, GPT-2 and "
         f"nn.MultiheadAttention keep them role by role, {usual}, so parameters of the "
         "one do not fit the other"
     ),
