@@ -29,7 +29,8 @@ def head_lanes(
     Args:
         one_call: the heads are slices of one tensor; else each runs by itself.
         one_matrix: the three projections are one, cut in three; needs one call.
-        masked: one mask for all heads stands before their weights; needs one call.
+        masked: one mask enters, and stands before the weights of all heads; needs
+            one call.
 
     Returns:
         The figure, with one axes; a unit of it is a hundredth of an inch.
@@ -103,7 +104,17 @@ def head_lanes(
     _name(ax, 250, f"{map_of}\n{each.format('T', 'S')}", fresh or masked)
     _name(ax, 307, f"context\n{each.format('T', 'D')}", fresh)
     _tail(ax, middle, lefts, "merge" if one_call else "Concat", fresh)
+    if masked:
+        _mask(ax, MARGIN + whole - 22)
     return figure
+
+
+def _mask(ax: Axes, x: float) -> None:
+    """One mask for all heads, from above into their call."""
+    _table(ax, x - 22, 410, T, S, [7], 0.25)
+    _crossed(ax, x - 22, 410)
+    _say(ax, x - 14, 463, "mask\n(B, 1, T, S)", bold=True)
+    _arrow(ax, (x, 410), (x, 351))
 
 
 def _rail(ax: Axes, role: str, start: tuple, ends: Sequence[float]) -> None:
@@ -129,11 +140,8 @@ def _lane(ax: Axes, left: float, h: int, masked: bool) -> None:
         if role != "v":
             _arrow(ax, (start + CELL, 162 + rows * CELL), (start + CELL, 232))
     _table(ax, left + 12, 234, T, S, [HEADS[h]])
-    if masked:  # the last T rows of a causal one
-        for t, s in product(range(T), range(S)):
-            if s > t + S - T:
-                _say(ax, left + 12 + (s + 0.5) * CELL, 234 + (T - t - 0.5) * CELL, "×")
-        ax.add_patch(plt.Rectangle((left + 12, 234), 44, 33, fill=False, **NEW))
+    if masked:
+        _crossed(ax, left + 12, 234)
     _arrow(ax, (left + 34, 267), (left + 34, 289))
     around = left + 8 + 56 + CELL  # v passes the weights by
     ax.plot([around, around], [162 + S * CELL, 307], color=LINE, lw=1)
@@ -175,6 +183,14 @@ def _table(
         face = (COLOURS[by[c * len(by) // columns]], tint)
         place = left + c * CELL, bottom + r * CELL
         ax.add_patch(plt.Rectangle(place, CELL, CELL, fc=face, ec="white", lw=0.7))
+
+
+def _crossed(ax: Axes, left: float, bottom: float) -> None:
+    """A mask, new: the last T rows of a causal one."""
+    for t, s in product(range(T), range(S)):
+        if s > t + S - T:
+            _say(ax, left + (s + 0.5) * CELL, bottom + (T - t - 0.5) * CELL, "×")
+    ax.add_patch(plt.Rectangle((left, bottom), S * CELL, T * CELL, fill=False, **NEW))
 
 
 def _say(ax: Axes, x: float, y: float, text: str, bold: bool = False) -> None:

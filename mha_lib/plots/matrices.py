@@ -28,15 +28,16 @@ def matrix_steps(
 ) -> Figure:
     """Draw q kᵀ / √D = scores, and softmax(scores) v = context, one query framed.
 
-    Below the matrices stands one number of each: of the framed rows, and of the key
-    that gets most.
+    Of the key that gets most the column of kᵀ and the row of v are framed, too. Below
+    each matrix stands one number of what is framed.
 
     Args:
         q: (T, D).
         k: (S, D).
         v: (S, V).
         words: T words, one for each query.
-        query: whose row is framed in each matrix that has one for it.
+        query: whose row is framed in each matrix that has one for it; its largest
+            weight says whose key and value are.
 
     Returns:
         The figure.
@@ -74,6 +75,7 @@ def matrix_steps(
         "kᵀ": (key, _largest(k[key])[1]),
         "scores": (key, scores[query, key].item()),
         "weights": (key, weights[query, key].item()),
+        "v": _largest(v[key]),
         "context": _largest(context[query]),
     }
     lines = [
@@ -96,9 +98,9 @@ def matrix_steps(
                 _rows(ax, words, left, middle - T / 2, query)
             left += room
             corner = left - (x.shape[1] + _slot(name, x)) / 2, middle - len(x) / 2
-            of_query = name in ("q", "scores", "weights", "context")
-            framed = query if of_query else None
-            _matrix(ax, x, name, corner, framed, told.get(name))
+            framed = (0, key, 1, D) if name == "kᵀ" else (query, 0, x.shape[1], 1)
+            framed = (key, 0, x.shape[1], 1) if name == "v" else framed
+            _matrix(ax, x, name, corner, framed, told[name])
     below_scores = ROOM + sum(map(_room, lines[0])) - _slot("scores", scores) / 2
     ax.annotate(
         "",
@@ -129,7 +131,7 @@ def _slot(name: str, x: torch.Tensor) -> float:
 def _room(part: tuple[str, str, torch.Tensor]) -> float:
     """The same with the sign before it."""
     sign, name, x = part
-    return _slot(name, x) + (0.4 + LETTER * len(sign)) * bool(sign)
+    return _slot(name, x) + (0.5 + LETTER * len(sign)) * bool(sign)
 
 
 def _title(name: str, x: torch.Tensor) -> str:
@@ -141,8 +143,8 @@ def _matrix(
     x: torch.Tensor,
     name: str,
     corner: tuple,
-    framed: int | None,
-    told: tuple[int, float] | None,
+    framed: tuple[int, int, int, int],
+    told: tuple[int, float],
 ) -> None:
     left, top = corner
     rows, columns = x.shape
@@ -155,16 +157,13 @@ def _matrix(
     ax.add_patch(
         Rectangle((left, top), columns, rows, fill=False, color="0.6", zorder=3)
     )
-    if framed is not None:
-        frame = Rectangle(
-            (left, top + framed), columns, 1, fill=False, linewidth=2, zorder=4
-        )
-        ax.add_patch(frame)
-    if told is not None:
-        column, number = told
-        below = left + column + 0.5, top + rows + 0.2
-        text = f"{number:.3f}".rstrip("0").rstrip(".")
-        ax.text(*below, text, ha="center", va="top", fontweight="bold")
+    row, column, wide, high = framed
+    at = left + column, top + row
+    ax.add_patch(Rectangle(at, wide, high, fill=False, linewidth=2, zorder=4))
+    column, number = told
+    below = left + column + 0.5, top + rows + 0.2
+    text = f"{number:.3f}".rstrip("0").rstrip(".")
+    ax.text(*below, text, ha="center", va="top", fontweight="bold")
     place = (left + columns / 2, top - 0.15)
     colour = INK[role][0] if role else "black"
     ax.text(*place, _title(name, x), ha="center", va="bottom", color=colour)

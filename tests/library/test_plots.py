@@ -125,9 +125,9 @@ def test_lanes_grow_from_a_loop_to_one_call_to_one_matrix():
 def test_a_mask_is_new_in_the_weights_of_every_head():
     figure = plots.head_lanes(one_call=True, masked=True)
     shown = [text.get_text() for text in figure.axes[0].texts]
-    assert thick(figure) == 3 and shown.count("×") == 3 * 3
+    assert thick(figure) == 4 and shown.count("×") == 4 * 3
     bold = [t.get_text() for t in figure.axes[0].texts if t.get_weight() == "bold"]
-    assert bold == ["mask,\nweights\n(B, H, T, S)"]
+    assert bold == ["mask,\nweights\n(B, H, T, S)", "mask\n(B, 1, T, S)"]
 
 
 @pytest.mark.parametrize(
@@ -303,13 +303,17 @@ def test_matrix_steps_frame_one_query_from_q_to_its_context():
     assert titles == [*shapes, "weights (5, 4)", "v (4, 3)", "context (5, 3)"]
     frames = [x for x in ax.patches if x.get_linewidth() == 2]
     tops = [image.get_extent()[3] for image in ax.images]
-    rows = [frame.get_y() - tops[n] for frame, n in zip(frames, (0, 2, 3, 5))]
-    assert rows == pytest.approx([3] * 4)
+    lefts = [image.get_extent()[0] for image in ax.images]
     key = weights[3].argmax().item()
-    told = [*q[3], *k[key], scores[3, key], weights[3, key], *(weights @ v)[3]]
+    wanted = [(0, 3, 2, 1), (key, 0, 1, 2), (0, 3, 4, 1), (0, 3, 4, 1)]
+    wanted += [(0, key, 3, 1), (0, 3, 3, 1)]  # of the query, but in kᵀ and v
+    for frame, left, top, box in zip(frames, lefts, tops, wanted, strict=True):
+        found = frame.get_x() - left, frame.get_y() - top
+        assert (*found, frame.get_width(), frame.get_height()) == pytest.approx(box)
+    told = [*q[3], *k[key], scores[3, key], weights[3, key], *v[key], *(weights @ v)[3]]
     numbers = {f"{x:.3f}".rstrip("0").rstrip(".") for x in torch.stack(told).tolist()}
     found = [x.get_text() for x in ax.texts if re.fullmatch(r"-?[\d.]+", x.get_text())]
-    assert len(found) == 5 and {*found} <= numbers
+    assert len(found) == 6 and {*found} <= numbers
     plt.close(figure)
 
 
