@@ -14,7 +14,7 @@ __all__ = ["head_lanes"]
 T, S, D = 3, 4, 2  # rows and columns that are drawn
 CELL, LANE, GAP, MARGIN = 11, 106, 8, 111  # pixels; the names stand in the margin
 LINE = "#555555"
-RAILS = {"v": 48, "k": 53, "q": 58}  # the heights of the inputs' ways to the lanes
+RAILS = {"v": 47, "k": 51.5, "q": 56}  # the heights of the inputs' ways to the lanes
 BARS = {"q": 116, "k": 92, "v": 68}  # the bottoms of the projections, each 22 high
 PLAIN, NEW = {"edgecolor": "#888888", "lw": 1}, {"edgecolor": "black", "lw": 2.5}
 
@@ -90,7 +90,7 @@ def head_lanes(
 
     frames = [(MARGIN, 148, whole, 202)]
     if not one_call:
-        frames = [(left, 61, LANE, 289) for left in lefts]
+        frames = [(left, 63, LANE, 287) for left in lefts]
     for left, bottom, width, height in frames:
         box = (left, bottom), width, height
         ax.add_patch(plt.Rectangle(*box, fill=False, **(NEW if fresh else PLAIN)))
