@@ -83,8 +83,9 @@ def way(steps: str) -> str:
         items.append(f"<li{now}>{drawn}<span>{escape(name)}</span></li>")
         here &= "</strong>" not in named
     return (
-        '<nav class="way" aria-label="Where we are in the layer">'
-        f"<ol>{''.join(items)}</ol></nav>"
+        '<div class="way" role="group" '
+        'aria-label="Where we are in the layer">'
+        f"<ol>{''.join(items)}</ol></div>"
     )
 
 

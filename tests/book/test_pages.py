@@ -300,7 +300,7 @@ def test_chapters_show_all_versions_and_where_the_reader_is(page):
     links = html.select(".six-versions a")
     chapter = path.parent == book.HTML / "book"
     number = path.stem[:2]
-    if not chapter or number not in ("02", "03", "04", "06", "07", "08", "09"):
+    if not chapter or number not in ("02", "03", "05", "06", "07", "08", "09"):
         assert not links
         return
     here = [x for x in links if "aria-current" in x.attrs]

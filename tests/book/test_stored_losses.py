@@ -14,7 +14,7 @@ def printed(path, start: str) -> str:
 
 
 def test_the_chapter_prints_what_the_deeper_page_found():
-    (chapter,) = (path for path in book.chapters() if path.stem.startswith("05_"))
+    (chapter,) = (path for path in book.chapters() if path.stem.startswith("04_"))
     deeper = book.DEEPER / "04_a_guesser_that_must_not_peek.ipynb"
     stored = printed(chapter, "LOSSES = ")
     assert stored.count("mask") == 2
