@@ -265,6 +265,8 @@ def _gradients(seen: Seen, loading: Loading, right: bool) -> Faults:
             return {"gradients": Fact("gradients", _failure(outcome, probe, seen))}
     found: Faults = {"gradients": None}
     lost = [(p, o["without_gradient"]) for p, o in probes if o.get("without_gradient")]
+    # b_k adds the same to all scores of a row, which the softmax takes off again.
+    lost = [(probe, names) for probe, names in lost if names != ["b_k"]]
     if lost:
         names = list(dict.fromkeys(name for _, names in lost for name in names))
         where = [] if len(lost) == len(probes) else [_where(probe) for probe, _ in lost]

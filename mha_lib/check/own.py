@@ -37,7 +37,7 @@ import inspect
 import textwrap
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
+from functools import lru_cache, partial
 from itertools import combinations
 
 import torch
@@ -291,7 +291,7 @@ def _name(
         left = _that_fit(left, case, tolerance)
     if not left and wrong:
         probe, theirs, right = min(wrong, key=_size)
-        alone = {k: _output(*beside.run(x, [probe])) for k, x in mistakes.items()}
+        alone = {k: _output(_answer(x, probe)) for k, x in mistakes.items()}
         left = dict(pairs(mistakes, alone, _output(theirs), right))
         for case in sorted(cases, key=_size):
             left = _that_fit(left, case, tolerance)
@@ -315,8 +315,32 @@ def _that_fit(
     return {
         names: version
         for names, version in versions.items()
-        if _agree([theirs], beside.run(version, [probe]), tolerance)
+        if _agree([theirs], [_answer(version, probe)], tolerance)
     }
+
+
+class _This:
+    """An object that is the same only as itself, as a key: nobody changes it."""
+
+    def __init__(self, it: object) -> None:
+        self.it = it
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _This) and self.it is other.it
+
+    def __hash__(self) -> int:
+        return id(self.it)
+
+
+def _answer(version: object, probe: dict) -> dict:
+    """What a version of ours, or two of them together, answers."""
+    return _kept(_This(version), _This(probe))
+
+
+@lru_cache(maxsize=1 << 14)  # who checks again, or grades a class, has the same probes
+def _kept(version: _This, probe: _This) -> dict:
+    (outcome,) = beside.run(version.it, [probe.it])
+    return outcome
 
 
 def _size(case: Case) -> int:

@@ -1,7 +1,7 @@
 """Two mistakes in one program: which pairs to try, and how to make them."""
 
 from collections.abc import Iterator, Mapping
-from functools import partial
+from functools import lru_cache, partial
 from itertools import combinations
 
 import torch
@@ -13,6 +13,7 @@ LIKELY = 43  # so many of a catalogue, which has its likeliest first
 MOVED, OFF = 1e-6, 1e-3  # of a number: what one of two does, what none of them can
 
 
+@lru_cache(maxsize=1 << 14)  # the same again: what it answers is remembered
 def both(one: object, other: object) -> object | None:
     """A version that does all otherwise that either does; None if they share a part.
 

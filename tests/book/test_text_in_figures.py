@@ -55,7 +55,7 @@ def faults(figures) -> list[str]:
     return found
 
 
-@pytest.mark.sweep(7)
+@pytest.mark.sweep(14)
 @pytest.mark.parametrize("path", book.chapters(), ids=lambda path: path.stem)
 def test_text_in_figures_is_large_and_apart(path):
     figures = figures_of(notebook.read(path), path)

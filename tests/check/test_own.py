@@ -250,6 +250,22 @@ def test_where_the_drawn_numbers_decide_nothing_both_are_said(plus):
     assert said.index("It is doubled.") < said.index("It is <squared>.")
 
 
+def test_what_a_version_answers_is_computed_once_for_the_same_probes():
+    asked = []
+
+    def twice(x):
+        asked.append(x.tolist())
+        return 2 * x
+
+    known = {"twice": (twice, "It is doubled.")}
+    with registered(own_task("own.plus", plus_one, draw_numbers, mistakes=known)):
+        asked.clear()  # the task has tried its cases
+        for seed, times in ((3, 1), (3, 1), (4, 2)):
+            found = diagnose(lambda x: x + x, "own.plus", seed=seed)
+            assert (found.mistakes, len(asked)) == (["twice"], times)
+    assert asked[0] != asked[1]
+
+
 def test_a_version_that_answers_in_some_cases_alone_is_not_given_for_others():
     def fails_later(x):
         if x[0, 0] == 2:

@@ -242,7 +242,7 @@ def pairs_of(task):
 @pytest.mark.parametrize("task", TIES)
 def test_the_search_names_a_sample_of_pairs(task):
     pairs, tied = pairs_of(task)
-    for route in pairs[:: 40 if task == "attention" else 260]:
+    for route in pairs[:: 40 if task == "attention" else 520]:
         check_pair(task, route, tied)
 
 

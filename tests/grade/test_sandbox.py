@@ -87,6 +87,13 @@ def test_a_judge_that_is_killed_leaves_a_silent_warm_process(
     assert (tmp_path / "said").read_text() == ""
 
 
+@pytest.fixture(scope="module")
+def trusting():
+    """One for all that change nothing of it; who bans most comes last."""
+    with sandbox.Sandbox(unsafe=True) as started:
+        yield started
+
+
 class NoProcess:
     """Stands for a warm process that says what it lacks, and does nothing."""
 
@@ -117,9 +124,8 @@ def test_where_nothing_protects_files_it_refuses(monkeypatch):
 
 
 @linux
-def test_a_look_ahead_sees_what_the_warm_process_lacks(monkeypatch):
-    with sandbox.Sandbox(unsafe=True) as started:
-        assert sandbox.unprotected() == started.warnings
+def test_a_look_ahead_sees_what_the_warm_process_lacks(trusting, monkeypatch):
+    assert sandbox.unprotected() == trusting.warnings
     lacking = sandbox.LOOK.replace(
         "caps =", "Limits.prepare = lambda _: ['user']; caps ="
     )
@@ -226,30 +232,32 @@ def test_a_child_collects_its_garbage_and_not_what_it_shares(warm):
     assert "RuntimeError: (True, True)" in note
 
 
+@pytest.fixture
+def of_an_ordinary_user(monkeypatch):
+    start = sandbox.START.replace("from inside.warm", ORDINARY)
+    monkeypatch.setattr(sandbox, "START", start)
+    with sandbox.Sandbox(unsafe=True) as started:
+        yield started
+
+
 @linux
-@pytest.mark.parametrize("ordinary", [False, True])
-def test_a_child_sees_no_other_process(ordinary, monkeypatch):
+@pytest.mark.parametrize("whose", ["trusting", "of_an_ordinary_user"])
+def test_a_child_sees_no_other_process(whose, request):
     """Its parent is outside of its namespace, and so has no number there."""
     if not namespaces():
         pytest.skip("this system grants no namespaces")
-    if ordinary:
-        start = sandbox.START.replace("from inside.warm", ORDINARY)
-        monkeypatch.setattr(sandbox, "START", start)
-    with sandbox.Sandbox(unsafe=True) as started:
-        (note,) = started.run(WHO, "py", [QUESTION]).messages[1]["notes"]
-        said = limits.PURPOSES["user"] in started.warnings
+    started, ordinary = request.getfixturevalue(whose), whose != "trusting"
+    (note,) = started.run(WHO, "py", [QUESTION]).messages[1]["notes"]
+    said = limits.PURPOSES["user"] in started.warnings
     assert "PermissionError" in note or "RuntimeError: (0, " in note
     assert said == (ordinary or os.geteuid() != 0)
 
 
 @linux
 @root
-def test_the_user_of_a_child_is_none_of_the_system():
-    with sandbox.Sandbox(unsafe=True) as started:
-        source = (
-            b"import os\nraise RuntimeError(os.getuid(), os.getgid(), os.getgroups())"
-        )
-        (note,) = started.run(source, "py", [QUESTION]).messages[1]["notes"]
+def test_the_user_of_a_child_is_none_of_the_system(trusting):
+    source = b"import os\nraise RuntimeError(os.getuid(), os.getgid(), os.getgroups())"
+    (note,) = trusting.run(source, "py", [QUESTION]).messages[1]["notes"]
     user, group, groups = ast.literal_eval(note.partition("RuntimeError: ")[2])
     assert (user, groups) == (group, []) and user in spaces.USERS
 
@@ -400,21 +408,19 @@ def test_the_finder_knows_what_is_allowed():
 
 
 @linux
-def test_an_instructor_may_allow_other_packages():
+def test_an_instructor_may_allow_other_packages(trusting):
     source = b"import pytest"
-    with sandbox.Sandbox(unsafe=True) as started:
-        (note,) = started.run(source, "py", [QUESTION]).messages[1]["notes"]
+    (note,) = trusting.run(source, "py", [QUESTION]).messages[1]["notes"]
     assert "No module named 'pytest'" in note
     with sandbox.Sandbox(unsafe=True, packages=["torch", "pytest"]) as started:
         assert started.run(source, "py", [QUESTION]).messages[1]["notes"] == []
 
 
 @linux
-def test_who_bans_less_gets_what_was_taken_away():
+def test_who_bans_less_gets_what_was_taken_away(trusting):
     source = b"import torch\ntorch.nn.functional.softmax(torch.ones(1), -1)"
-    with sandbox.Sandbox(unsafe=True) as started:
-        notes = [
-            started.run(source, "py", [QUESTION], banned).messages[1]["notes"]
-            for banned in ([], ["F.softmax"], ["F.softmax", "nn.Linear"], ["nn.Linear"])
-        ]
+    notes = [
+        trusting.run(source, "py", [QUESTION], banned).messages[1]["notes"]
+        for banned in ([], ["F.softmax"], ["F.softmax", "nn.Linear"], ["nn.Linear"])
+    ]
     assert [len(x) for x in notes] == [0, 1, 1, 0]

@@ -6,7 +6,7 @@ from mha_lib.check import LANGUAGE, TASKS, diagnose
 from tests.tools.wrong_answers import TRAINED, WRONG, answer, own, tasks
 
 
-@pytest.mark.sweep(9)
+@pytest.mark.sweep(17)
 @pytest.mark.parametrize("case", WRONG)
 def test_a_wrong_answer_is_not_right(case):
     id, name = case.partition(",")[0].split()

@@ -46,6 +46,14 @@ DRAWN = """() => new Promise(done => {
         ? frame(look) : frame(() => frame(done));
     look();
 })"""
+# A script of ours: a locator would bring one of Playwright's into each new page.
+READY = """patience => new Promise((done, fail) => {
+    const end = Date.now() + patience;
+    const look = () => document.documentElement.dataset.widgets === 'ready' ? done()
+        : Date.now() > end ? fail('the widgets are not ready') : setTimeout(look, 5);
+    look();
+})"""
+PATIENCE = 5000  # milliseconds
 OTHER = {"light": "dark", "dark": "light"}
 # The book's column at 1280 and at 390 pixels, beside the two margins of 8 of a page.
 DESK, PHONE = {"width": 704, "height": 800}, {"width": 374, "height": 844}
@@ -75,7 +83,7 @@ class Live(Visit):
     def __init__(self, browser, folder, **context):
         self.file, self.seen_in = folder / "page.html", None
         super().__init__(browser, "about:blank", self.file.as_uri(), **context)
-        self.page.set_default_timeout(5000)  # milliseconds
+        self.page.set_default_timeout(PATIENCE)
 
     def open(self, widgets, viewport, color_scheme, reduced_motion, folded=True):
         """As in a fresh page: the pointer in the corner, the settings a reader's.
@@ -92,7 +100,7 @@ class Live(Visit):
             self.seen_in = viewport, color_scheme, reduced_motion
         self.file.write_text(to_html(*widgets, title="Test"), encoding="utf-8")
         self.page.goto(self.file.as_uri())
-        self.page.wait_for_selector("html[data-widgets=ready]")
+        self.page.main_frame.evaluate(READY, PATIENCE)
         self.root_element = self.page.locator(".mha").first
         if not folded:
             self.page.locator(".mha-more").evaluate_all(
@@ -106,7 +114,7 @@ class Live(Visit):
         address = self.page.url
         self.page.goto("about:blank")
         self.page.goto(address)
-        self.page.wait_for_selector("html[data-widgets=ready]")
+        self.page.main_frame.evaluate(READY, PATIENCE)
         return address
 
     def settle(self):

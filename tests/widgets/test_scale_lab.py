@@ -626,7 +626,7 @@ CROSSED = """root => [...root.querySelectorAll('.mha-bars svg')].flatMap(picture
 })"""
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(
     "viewport", [x for x, _ in SCREENS.values()] + [{"width": 320, "height": 640}]
 )

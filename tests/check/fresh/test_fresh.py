@@ -18,7 +18,7 @@ STORED = json.loads(TABLE.read_text(encoding="utf-8"))
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.exhaustive)])
-@pytest.mark.sweep(3)
+@pytest.mark.sweep(5)
 @pytest.mark.parametrize("row", WRONG, ids=lambda row: row[0].__name__)
 def test_what_is_wrong_is_named_or_pinpointed(row, seed):
     layer, task, sets, says = row

@@ -193,6 +193,7 @@ def test_a_text_that_is_always_the_same_may_come_of_a_seed():
     assert "begins with a seed of its own" in repr(check(seeded, "generate"))
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("seed", range(3))
 def test_of_all_words_top_k_may_keep_all(seed):
     def one_more(logits, k):
@@ -208,6 +209,7 @@ def test_of_all_words_top_k_may_keep_all(seed):
     assert not report and "wrong in top-k of all words" in repr(report)
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("seed", range(6))
 def test_each_token_is_drawn_with_a_number_of_its_own(seed):
     def writes(model, tokens, new, context, temperature=1.0, top_k=None):

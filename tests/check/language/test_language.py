@@ -27,7 +27,7 @@ def test_no_right_program_is_called_wrong(task, program, seed):
 
 
 @pytest.mark.long
-@pytest.mark.sweep(13)
+@pytest.mark.sweep(19)
 @pytest.mark.parametrize(
     ("row", "wrong"),
     enumerate(WRONG),

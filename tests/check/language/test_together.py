@@ -65,6 +65,7 @@ TWO = [  # task, program, two changes, the names of both
 ]
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("row", TWO, ids=lambda row: " and ".join(sorted(row[-1])))
 def test_two_mistakes_of_one_program_have_both_names(row):
     task, program, *changes, names = row

@@ -100,7 +100,7 @@ def named(rows):
     return {"argvalues": rows, "ids": [program.__name__ for _, program in rows]}
 
 
-@pytest.mark.sweep(121)
+@pytest.mark.sweep(241)
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize(("task", "program"), **named(WRONG))
 def test_what_is_wrong_is_not_called_right(task, program, seed):
@@ -134,7 +134,7 @@ def asked():
     return found
 
 
-@pytest.mark.sweep(33)
+@pytest.mark.sweep(65)
 @pytest.mark.parametrize("seed", [0, 5])
 @pytest.mark.parametrize(("task", "program"), **named(ANSWERS))
 def test_a_wrong_answer_is_not_called_right(task, program, seed, asked):

@@ -104,6 +104,32 @@ class ChannelsAndGroups(nn.Module):
         return self.conv_o((w @ v).mT.flatten(1, 2)).transpose(1, 2)
 
 
+@unusual(
+    "mha",
+    "One form of query and key; b_k, which cancels, is not used.",
+    read=linears("q_proj", "k_proj", "v_proj", "out_proj"),
+)
+class Bilinear(nn.Module):
+    def __init__(self, embed_dim, num_heads):
+        super().__init__()
+        self.heads = num_heads
+        for name in ("q_proj", "k_proj", "v_proj", "out_proj"):
+            setattr(self, name, nn.Linear(embed_dim, embed_dim))
+
+    def forward(self, query, key, value, mask=None):
+        H = self.heads
+        W_q, b_q = (x.unflatten(0, (H, -1)) for x in self.q_proj.parameters())
+        W_k = self.k_proj.weight.unflatten(0, (H, -1))
+        scores = torch.einsum("bte,hde,hdf,bsf->bhts", query, W_q, W_k, key)
+        scores = scores + torch.einsum("hd,hdf,bsf->bhs", b_q, W_k, key)[:, :, None]
+        scores = scores / W_q.shape[1] ** 0.5
+        if mask is not None:
+            scores = scores.masked_fill(~mask[:, None], -torch.inf)
+        weights = scores.softmax(-1)
+        context = weights @ split(self.v_proj(value), H)
+        return self.out_proj(merge(context)), weights
+
+
 @unusual("mha", "German.", read=linears("frage", "schluessel", "wert", "ausgang"))
 class Koepfe(nn.Module):
     def __init__(self, breite, koepfe):
