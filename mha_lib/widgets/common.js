@@ -248,6 +248,35 @@ export function put(element, attributes) {
   }
 }
 
+/** What an element is to be, for `become`: of plain texts and numbers, without listeners. */
+export const as = (tag, properties = {}, ...children) => ({ tag, properties, children: children.flat() });
+
+const became = new WeakMap(); // of an element, what it was to be
+
+/** Make an element so from the nodes that it has: what stays alike is not laid out anew. */
+export function become(element, { tag, properties, children }) {
+  const old = became.get(element) ?? as(tag);
+  became.set(element, { properties, children });
+  for (const name in old.properties) if (!(name in properties)) element.removeAttribute(name);
+  for (const name in properties) {
+    if (old.properties[name] !== properties[name]) element.setAttribute(name, properties[name]);
+  }
+  const nodes = [...element.childNodes];
+  children.forEach((child, i) => {
+    if (child === old.children[i]) return;
+    if (nodes[i] && old.children[i].tag === child.tag) {
+      if (child.tag) become(nodes[i], child);
+      else nodes[i].data = child;
+      return;
+    }
+    const node = child.tag ? become(document.createElement(child.tag), child) : document.createTextNode(child);
+    if (nodes[i]) nodes[i].replaceWith(node);
+    else element.append(node);
+  });
+  for (const node of nodes.slice(children.length)) node.remove();
+  return element;
+}
+
 /** A line that screen readers speak when it changes. */
 export function readout() {
   return h("output", { class: "mha-readout", "aria-live": "polite" });
