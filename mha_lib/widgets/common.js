@@ -13,7 +13,8 @@ const LINK = "copy link";
  * Make the `render` of a widget. `build(ui)` fills `ui.root` once; what it gives to
  * `ui.follow` runs at once and again after every change, once a frame. What it gives to
  * `ui.draw` runs after all of these: a canvas asks for styles, and so the page for its
- * layout, which then stands. `ui.width(element)` is its clientWidth, read when it changed.
+ * layout, which then stands. `ui.width(element)` is its clientWidth, read when it changed,
+ * or `anew`.
  * What an act may ask for is given to `ui.ahead`: each task runs once, while the page is
  * idle, after the reader's pointer or focus has come.
  *
@@ -104,11 +105,9 @@ export function widget(name, build, { question, lead = "", lesson = [], answered
         tasks.push(...given);
         if (near) goAhead();
       },
-      width(element) {
-        if (!widths.has(element)) {
-          widths.set(element, element.clientWidth);
-          size.observe(element);
-        }
+      width(element, anew = false) {
+        if (!widths.has(element)) size.observe(element);
+        if (anew || !widths.has(element)) widths.set(element, element.clientWidth);
         return widths.get(element);
       },
       redraw: () => schedule(),
