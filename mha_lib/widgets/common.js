@@ -13,7 +13,8 @@ const LINK = "copy link";
  * Make the `render` of a widget. `build(ui)` fills `ui.root` once; what it gives to
  * `ui.follow` runs at once and again after every change, once a frame. What it gives to
  * `ui.draw` runs after all of these: a canvas asks for styles, and so the page for its
- * layout, which then stands. `ui.width(element)` is its clientWidth, read when it changed.
+ * layout, which then stands. `ui.width(element)` is its clientWidth, read when it changed,
+ * or `anew`.
  * What an act may ask for is given to `ui.ahead`: each task runs once, while the page is
  * idle, after the reader's pointer or focus has come.
  *
@@ -104,11 +105,9 @@ export function widget(name, build, { question, lead = "", lesson = [], answered
         tasks.push(...given);
         if (near) goAhead();
       },
-      width(element) {
-        if (!widths.has(element)) {
-          widths.set(element, element.clientWidth);
-          size.observe(element);
-        }
+      width(element, anew = false) {
+        if (!widths.has(element)) size.observe(element);
+        if (anew || !widths.has(element)) widths.set(element, element.clientWidth);
         return widths.get(element);
       },
       redraw: () => schedule(),
@@ -246,6 +245,35 @@ export function put(element, attributes) {
   for (const [name, value] of Object.entries(attributes)) {
     if (element.getAttribute(name) !== `${value}`) element.setAttribute(name, value);
   }
+}
+
+/** What an element is to be, for `become`: of plain texts and numbers, without listeners. */
+export const as = (tag, properties = {}, ...children) => ({ tag, properties, children: children.flat() });
+
+const became = new WeakMap(); // of an element, what it was to be
+
+/** Make an element so from the nodes that it has: what stays alike is not laid out anew. */
+export function become(element, { tag, properties, children }) {
+  const old = became.get(element) ?? as(tag);
+  became.set(element, { properties, children });
+  for (const name in old.properties) if (!(name in properties)) element.removeAttribute(name);
+  for (const name in properties) {
+    if (old.properties[name] !== properties[name]) element.setAttribute(name, properties[name]);
+  }
+  const nodes = [...element.childNodes];
+  children.forEach((child, i) => {
+    if (child === old.children[i]) return;
+    if (nodes[i] && old.children[i].tag === child.tag) {
+      if (child.tag) become(nodes[i], child);
+      else nodes[i].data = child;
+      return;
+    }
+    const node = child.tag ? become(document.createElement(child.tag), child) : document.createTextNode(child);
+    if (nodes[i]) nodes[i].replaceWith(node);
+    else element.append(node);
+  });
+  for (const node of nodes.slice(children.length)) node.remove();
+  return element;
 }
 
 /** A line that screen readers speak when it changes. */

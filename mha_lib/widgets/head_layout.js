@@ -2,12 +2,12 @@
 // step by step, in the right order and in the wrong one.
 import { need, range } from "./arithmetic.js";
 import {
-  button, choice, controls, h, more, motionReduced, numbers, put, readout, say, toggle, tryThis, widget,
+  as, become, button, choice, controls, h, more, motionReduced, numbers, put, readout, say, toggle, tryThis, widget,
 } from "./common.js";
 import { run } from "./head_layout_steps.js";
-import { drawing, tuple } from "./head_layout_drawing.js";
+import { along, drawing, tuple } from "./head_layout_drawing.js";
 import { judge, labelOf, luck, origin, places, TOKENS } from "./head_layout_verdict.js";
-import { travel, whereabouts } from "./head_layout_travel.js";
+import { halt, travel, whereabouts } from "./head_layout_travel.js";
 import { contiguous } from "./tensor.js";
 
 const MOST_CELLS = 48;
@@ -58,14 +58,15 @@ const noMoves = () => Object.assign([], { done: [] });
 function way(ui, trait, title, followed, moves) {
   const code = h("code", {});
   const verdict = h("p", { class: "mha-outcome" });
-  const body = h("div");
+  const picture = h("div");
+  const body = h("div", {}, picture);
   const node = h("div", { class: "mha-way", role: "group", "aria-label": title },
     h("div", { class: "mha-head" }, h("p", {}, code), verdict), body);
-  let [known, shown, at] = ["", null, 0];
+  let [known, shown, at] = ["", null, 0]; // shown: the state, and what was there before
   let from = null;
   const statement = () => JSON.stringify([ui.get(trait), sizesOf(ui), Math.min(stepOf(ui), ui.get(trait).length - 1)]);
   moves.push(() => {
-    from = shown && !motionReduced() && statement() !== known ? whereabouts(shown.node) : new Map();
+    from = shown && !motionReduced() && statement() !== known ? whereabouts(body) : new Map();
   });
   ui.follow(() => {
     const [steps, sizes] = [ui.get(trait), sizesOf(ui)];
@@ -81,17 +82,16 @@ function way(ui, trait, title, followed, moves) {
       const here = Math.min(now, states.length - 1); // an error ends the steps
       const ended = here === states.length - 1;
       const { mark, short } = here ? judge(states[here], sizes) : { mark: "…", short: "as it lies in memory" };
-      code.replaceChildren(...pieces(steps).map(([text, i]) => h("span", {
-        class: i > here ? "mha-later" : i === here ? "mha-now" : "", "aria-current": i === here && "step",
-      }, text)));
-      verdict.replaceChildren(h("b", { "data-mark": mark }, mark), ` ${short}${same ? ", as above" : ""}.${ended && "✓…".includes(mark) ? luck(steps, sizes) : ""}`);
-      const next = Math.abs(here - at) === 1;
-      shown = drawing(states[here], states[here - 1]?.value, sizes);
-      body.replaceChildren(shown.node);
-      if (next) moves.done.push({ node: shown.node, from });
-      [known, at] = [state, here];
+      become(code, as("code", {}, pieces(steps).map(([text, i]) => as("span", {
+        class: i > here ? "mha-later" : i === here ? "mha-now" : "", ...(i === here && { "aria-current": "step" }),
+      }, text))));
+      become(verdict, as("p", { class: "mha-outcome" }, as("b", { "data-mark": mark }, mark),
+        ` ${short}${same ? ", as above" : ""}.${ended && "✓…".includes(mark) ? luck(steps, sizes) : ""}`));
+      halt(body);
+      if (Math.abs(here - at) === 1) moves.done.push({ node: body, from });
+      [known, shown, at] = [state, [states[here], states[here - 1]?.value], here];
     }
-    shown.follow(followed());
+    become(picture, drawing(...shown, followed(), sizes));
   });
   return node;
 }
@@ -228,7 +228,7 @@ export default widget("Head layout", (ui) => {
     hovered = cell === null ? null : Number(cell);
     ui.redraw();
   };
-  const ways = h("div", { class: "mha-ways", onpointerover: hover, onpointerleave: hover, onclick: (event) => {
+  const ways = h("div", { class: "mha-ways", onpointerover: hover, onpointerleave: hover, onkeydown: along, onclick: (event) => {
     const cell = cellAt(event);
     hovered = null;
     if (cell !== null) ui.set("element", Number(cell));
@@ -351,7 +351,7 @@ export default widget("Head layout", (ui) => {
         : "A colour is a head: press a number to follow it."));
   });
   ways.append(way(ui, "steps", "steps", followed, moves), way(ui, "beside", "steps below them", followed, moves));
-  ui.follow(() => travel(moves.done.splice(0)));
+  ui.draw(() => travel(moves.done.splice(0)));
   let measured = "";
   ui.draw(() => {
     const state = `${ui.width(ways)} ${ui.get("strides")}`;

@@ -1,6 +1,6 @@
 // What the steps have made so far, drawn: shape and strides, one line of memory, tables.
 import { range } from "./arithmetic.js";
-import { h, say } from "./common.js";
+import { as } from "./common.js";
 import {
   and, axisName, caption, isAxis, judge, labelOf, leading, origin, places, tokenOf,
 } from "./head_layout_verdict.js";
@@ -22,29 +22,28 @@ function facts({ parts: [x, ...others] }, before) {
 }
 
 /** A cell is a button; the one that is followed is the group's only tab stop. */
-function cellButton(element, sizes, name, ...more) {
+function cellButton(element, followed, sizes, name, ...more) {
   const { h: head, t, b } = origin(element, sizes);
-  return h("button", {
-    type: "button", class: "mha-cell", tabindex: "-1", "aria-label": `${labelOf(element, sizes)}, ${name}`,
-    "aria-pressed": "false", "data-element": element, "data-head": head % 5, "data-token": (b * sizes.T + t) % 6,
+  return as("button", {
+    type: "button", class: "mha-cell", tabindex: element === followed ? 0 : -1, "aria-label": `${labelOf(element, sizes)}, ${name}`,
+    "aria-pressed": element === followed, "data-element": element, "data-head": head % 5, "data-token": (b * sizes.T + t) % 6,
   }, labelOf(element, sizes), ...more);
 }
 
-/** Arrow keys go along the buttons of a group, `width` of them up and down. */
-function group(node, width) {
-  node.addEventListener("keydown", (event) => {
-    const buttons = [...node.querySelectorAll("button")];
-    const at = buttons.indexOf(event.target);
-    const to = {
-      ArrowLeft: at - 1, ArrowRight: at + 1, ArrowUp: at - width, ArrowDown: at + width,
-      Home: 0, End: buttons.length - 1,
-    }[event.key];
-    if (at < 0 || to === undefined) return;
-    event.preventDefault();
-    buttons[to]?.focus();
-    buttons[to]?.click();
-  });
-  return node;
+/** Arrow keys go along the buttons of a group, `data-width` of them up and down. */
+export function along(event) {
+  const group = event.target.closest("[data-width]");
+  if (!group) return;
+  const [buttons, width] = [[...group.querySelectorAll("button")], Number(group.dataset.width)];
+  const at = buttons.indexOf(event.target);
+  const to = {
+    ArrowLeft: at - 1, ArrowRight: at + 1, ArrowUp: at - width, ArrowDown: at + width,
+    Home: 0, End: buttons.length - 1,
+  }[event.key];
+  if (to === undefined) return;
+  event.preventDefault();
+  buttons[to]?.focus();
+  buttons[to]?.click();
 }
 
 /** Axes that lead to a table, short: h0 b1; one without a letter as [0]; of one sequence no b0,
@@ -55,7 +54,7 @@ function brief(axes, { B }, between = " ") {
 }
 
 /** The memory in its own order; below it, which table reads each cell. */
-function strip(value, all, sizes) {
+function strip(value, all, followed, sizes) {
   const reader = new Map(all.map((place) => [place.cell, place]));
   const readers = value.parts[0].memory.map((_, cell) => reader.get(cell)?.table);
   const alone = readers.some((one, cell) => one !== readers[cell - 1] && one !== readers[cell + 1]);
@@ -65,26 +64,26 @@ function strip(value, all, sizes) {
   const cells = value.parts[0].memory.map((element, cell) => {
     const [here, last, next] = [cell, cell - 1, cell + 1].map((c) => readers[c]);
     const ends = `${here === last ? "" : " mha-begins"}${here === next ? "" : " mha-ends"}`;
-    return h("span", { class: `mha-memory-cell${ends}` },
-      h("span", { class: "mha-address", "aria-hidden": "true" }, `${cell}`),
-      cellButton(element, sizes, `memory cell ${cell}`),
-      h("span", { class: "mha-reader" }, here === last ? "" : short(reader.get(cell))));
+    return as("span", { class: `mha-memory-cell${ends}` },
+      as("span", { class: "mha-address", "aria-hidden": "true" }, `${cell}`),
+      cellButton(element, followed, sizes, `memory cell ${cell}`),
+      as("span", { class: "mha-reader" }, here === last ? "" : short(reader.get(cell))));
   });
   const runs = range(cells.length / sizes.E).map((i) =>
-    h("span", { class: "mha-run" }, cells.slice(i * sizes.E, (i + 1) * sizes.E)));
+    as("span", { class: "mha-run" }, cells.slice(i * sizes.E, (i + 1) * sizes.E)));
   const label = "memory; below each cell the table that reads it";
   const lines = short(all[0]).split("\n").length;
-  return group(h("div", {
-    class: "mha-memory", role: "group", "aria-label": label, style: `--mha-lines: ${lines}`,
-  }, runs), sizes.E);
+  return as("div", {
+    class: "mha-memory", role: "group", "aria-label": label, style: `--mha-lines: ${lines}`, "data-width": sizes.E,
+  }, runs);
 }
 
 /** The tensor as tables of its last two axes, one for every index of the others. */
-function tables(value, all, sizes) {
+function tables(value, all, followed, sizes) {
   const [x] = value.parts;
   const [rows, columns] = [x.names.at(-2), x.names.at(-1)];
   const head = (letters, axis, i) =>
-    [axisName(letters, axis).toLowerCase(), h("span", { class: "mha-full" }, "="), `${i}`];
+    [axisName(letters, axis).toLowerCase(), as("span", { class: "mha-full" }, "="), `${i}`];
   const rank = x.shape.length;
   const keys = [...new Set(all.map(({ table }) => table))];
   const drawn = keys.map((key) => {
@@ -93,54 +92,46 @@ function tables(value, all, sizes) {
     const rowHead = ([first]) => {
       if (rank < 2) return "";
       const token = isAxis(rows, "T") && first.claim !== null ? ` ${tokenOf(origin(first.claim, sizes))}` : "";
-      return [...head(rows, rank - 2, first.index.at(-2)), h("span", { class: "mha-token" }, token)];
+      return [...head(rows, rank - 2, first.index.at(-2)), as("span", { class: "mha-token" }, token)];
     };
     const axes = leading(mine[0], value, 2, sizes);
     const place = caption(axes) || "the whole tensor";
-    return h("table", {},
-      h("caption", {}, h("span", { class: "mha-full" }, value.tuple ? `part ${mine[0].part}: ${place}` : place),
-        h("span", { class: "mha-brief" }, brief(axes, sizes) || place)),
-      h("thead", {}, h("tr", {}, h("td", {}), lines[0].map((place) =>
-        h("th", { scope: "col" }, head(columns, rank - 1, place.index.at(-1)))))),
-      h("tbody", {}, lines.map((line) => h("tr", {}, h("th", { scope: "row" }, rowHead(line)),
+    return as("table", {},
+      as("caption", {}, as("span", { class: "mha-full" }, value.tuple ? `part ${mine[0].part}: ${place}` : place),
+        as("span", { class: "mha-brief" }, brief(axes, sizes) || place)),
+      as("thead", {}, as("tr", {}, as("td", {}), lines[0].map((place) =>
+        as("th", { scope: "col" }, head(columns, rank - 1, place.index.at(-1)))))),
+      as("tbody", {}, lines.map((line) => as("tr", {}, as("th", { scope: "row" }, rowHead(line)),
         line.map((place) => {
           const wrong = place.claim !== null && place.claim !== place.element;
           const name = `memory cell ${place.cell}${wrong ? ", wrong place" : ""}`;
-          return h("td", {}, cellButton(place.element, sizes, name, wrong ? h("sup", {}, "✗") : ""));
+          return as("td", {}, cellButton(place.element, followed, sizes, name, wrong ? as("sup", {}, "✗") : ""));
         })))));
   });
-  return group(h("div", { class: "mha-tables" }, drawn), x.shape.at(-1));
+  return as("div", { class: "mha-tables", "data-width": x.shape.at(-1) }, drawn);
 }
 
-/** What the steps have made so far, drawn once; `follow(element)` moves the outline. */
-export function drawing(state, before, sizes) {
-  const all = state.value ? places(state.value, sizes) : [];
-  const path = h("p", { class: "mha-path mha-strided" });
+/** Where an element is, and how its cell is computed. */
+function pathTo(element, { parts, tuple }, all, sizes) {
+  const { part, index, cell } = all.find((one) => one.element === element);
+  const { strides, offset } = parts[part];
+  const terms = index.map((i, axis) => `${i}·${strides[axis]}`);
+  if (offset) terms.unshift(`${offset}`);
+  return `${labelOf(element, sizes)} is at ${tuple ? `[${part}]` : ""}[${index.join(", ")}]: ${terms.join(" + ")} = cell ${cell}`;
+}
+
+/** What the steps have made so far, and in it the element that is followed. */
+export function drawing(state, before, followed, sizes) {
+  const { value, error } = state;
   const { mark, text } = judge(state, sizes);
-  const node = h("div", { class: "mha-state" }, state.value ? [
-    h("dl", {}, facts(state.value, before).map(({ name, what, strided }) =>
-      h("div", { class: strided ? "mha-strided" : "" }, h("dt", {}, name), h("dd", {}, what)))),
-    h("div", { class: "mha-pictures" }, h("div", {}, strip(state.value, all, sizes), path), tables(state.value, all, sizes)),
-  ] : h("p", {}, h("code", {}, `${state.error.type}: ${state.error.message}`)),
-  h("p", { class: "mha-verdict", "data-mark": mark }, text));
-  const buttons = [...node.querySelectorAll("[data-element]")];
-  let last = [];
-  return { node, follow(element) {
-    for (const one of last) {
-      one.setAttribute("aria-pressed", "false");
-      one.tabIndex = -1;
-    }
-    last = buttons.filter((one) => one.dataset.element === `${element}`);
-    for (const one of last) {
-      one.setAttribute("aria-pressed", "true");
-      one.tabIndex = 0;
-    }
-    const found = all.find((one) => one.element === element);
-    if (!found) return;
-    const x = state.value.parts[found.part];
-    const terms = found.index.map((i, axis) => `${i}·${x.strides[axis]}`);
-    if (x.offset) terms.unshift(`${x.offset}`);
-    say(path, `${labelOf(element, sizes)} is at ${state.value.tuple ? `[${found.part}]` : ""}[${found.index.join(", ")}]: ` +
-      `${terms.join(" + ")} = cell ${found.cell}`);
-  } };
+  const all = value && places(value, sizes);
+  return as("div", { class: "mha-state" }, value ? [
+    as("dl", {}, facts(value, before).map(({ name, what, strided }) =>
+      as("div", { class: strided ? "mha-strided" : "" }, as("dt", {}, name), as("dd", {}, what)))),
+    as("div", { class: "mha-pictures" },
+      as("div", {}, strip(value, all, followed, sizes),
+        as("p", { class: "mha-path mha-strided" }, pathTo(followed, value, all, sizes))),
+      tables(value, all, followed, sizes)),
+  ] : as("p", {}, as("code", {}, `${error.type}: ${error.message}`)),
+  as("p", { class: "mha-verdict", "data-mark": mark }, text));
 }

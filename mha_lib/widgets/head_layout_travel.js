@@ -2,6 +2,7 @@
 import { motionReduced } from "./common.js";
 
 const TRAVEL = 600; // milliseconds that a number takes to its new place
+const underway = new WeakMap(); // by the part of the page, what still moves there
 
 /**
  * Let each number travel from where it stood in memory, or in the tables. All places are
@@ -10,14 +11,21 @@ const TRAVEL = 600; // milliseconds that a number takes to its new place
 export function travel(moves) {
   if (motionReduced() || document.hidden) return;
   const found = moves.map(({ node, from }) => [from, whereabouts(node)]);
-  for (const [from, to] of found) {
+  for (const [i, [from, to]] of found.entries()) {
     for (const [key, { cell, x, y }] of to) {
       const old = from.get(key);
       if (!old || (Math.abs(old.x - x) < 1 && Math.abs(old.y - y) < 1)) continue;
       const start = { transform: `translate(${old.x - x}px, ${old.y - y}px)`, zIndex: 2 };
-      cell.animate([start, { transform: "none", zIndex: 2 }], { duration: TRAVEL, easing: "ease-in-out" });
+      underway.get(moves[i].node).push(
+        cell.animate([start, { transform: "none", zIndex: 2 }], { duration: TRAVEL, easing: "ease-in-out" }));
     }
   }
+}
+
+/** What moves there is where it goes to: the cells are to show other numbers. */
+export function halt(node) {
+  for (const one of underway.get(node) ?? []) one.cancel();
+  underway.set(node, []);
 }
 
 /** Each cell's place, from the corner of the picture that it belongs to. */

@@ -324,15 +324,16 @@ export default widget("Versions side by side", (ui) => {
     return h("div", { class: "mha-version" }, shape,
       h("pre", { tabindex: "0", role: "group", "aria-label": `code of the ${trait} style` }, code), wrong);
   };
+  let stacked;
+  ui.draw(() => { // before both are drawn: else in the old width, and then once more
+    if (stacked !== grids.dataset.stacked) for (const frame of grids.children) ui.width(frame, true);
+    ({ stacked } = grids.dataset);
+  });
   const grid = (trait) => {
-    const differs = (k) => {
-      const { left, laid, largest } = pair();
-      const i = blocks().left.first + k;
-      return left.data[i] !== laid.data[i] && !(Math.abs(left.data[i] - laid.data[i]) <= EQUAL * largest);
-    };
     return picture(ui, trait, () => {
-      const [{ largest }, at] = [pair(), cursor()];
-      return { step: blocks()[trait], whole: pair().left, at, largest, differs };
+      const [{ left: whole, largest }, { left, right, [trait]: step }, at] = [pair(), blocks(), cursor()];
+      const differs = (k) => left.data[k] !== right.data[k] && !(Math.abs(left.data[k] - right.data[k]) <= EQUAL * largest);
+      return { step, whole, at, largest, differs };
     }, go);
   };
 

@@ -517,13 +517,37 @@ def test_split_offers_cat_alone(live):
 
 def test_what_did_not_change_is_not_drawn_anew(live):
     opened = live(HeadLayout())
-    kept = "node => (node.querySelector('.mha-state').kept ??= [])"
+    watch = """node => {
+        node.touched = 0;
+        new MutationObserver(all => { node.touched += all.length; }).observe(node,
+            { attributes: true, characterData: true, childList: true, subtree: true });
+    }"""
     for which in (0, 1):
-        way(opened, which).evaluate(f"node => ({kept})(node).push(1)")
+        way(opened, which).evaluate(watch)
     unfold(opened)
     opened.button("append").click()
-    found = [way(opened, which).evaluate(kept) for which in (0, 1)]
-    assert found == [[], [1]]
+    first, second = (way(opened, which).evaluate("x => x.touched") for which in (0, 1))
+    assert first > 0 and second == 0
+
+
+def test_the_next_step_is_drawn_with_the_elements_of_the_last(live):
+    opened = live(HeadLayout(2, 6, 3))
+    opened.button("from the start").click()
+    cells = ".mha-memory [data-element]"
+    way(opened).locator(cells).evaluate_all("all => all.forEach(x => (x.kept = true))")
+    opened.button("next step").click()
+    kept = way(opened).locator(cells).evaluate_all("all => all.map(x => x.kept)")
+    assert kept == [True] * 12
+
+
+def test_numbers_on_their_way_stop_where_others_are_shown(live):
+    """A cell stays and shows another number, which has not been on the way."""
+    opened = live(HeadLayout(2, 6, 3))
+    for name in ("from the start", "next step", "next step"):
+        opened.button(name).click()
+    assert way(opened).evaluate(MOVING)
+    opened.button("from the start").click()  # more than one step: nothing travels
+    assert way(opened).evaluate(MOVING) == []
 
 
 def test_sizes_change_the_answer(live):

@@ -979,3 +979,21 @@ def test_wide_blocks_stand_below_each_other_on_a_desk(live, layer, x):
             maps = opened.root_element.locator(".mha-map").all()
             left, right = (one.bounding_box() for one in maps)
             assert (right["y"] > left["y"]) == wide, (screen, title)
+
+
+def test_a_block_that_gets_another_width_is_drawn_once(live):
+    parameters = BatchedMHA(12, 3).state_dict()
+    x = torch.randn(2, 5, 12, generator=torch.Generator().manual_seed(0))
+    opened = live(VersionsSideBySide(x, parameters, 3))
+    opened.page.evaluate(
+        """() => { window.heads = [];
+            const write = CanvasRenderingContext2D.prototype.fillText;
+            CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) {
+                if (text.includes('·')) window.heads.push(text);
+                write.call(this, text, ...rest); }; }"""
+    )
+    grids = opened.root_element.locator(".mha-grids")
+    stacked = grids.get_attribute("data-stacked")
+    opened.button("exchange q, k").click()
+    assert grids.get_attribute("data-stacked") != stacked
+    assert len(opened.page.evaluate("window.heads")) == 2
