@@ -33,8 +33,10 @@ PHRASES = {  # page and anchor, as in an address: what is typed
         "output is nan",
         "loss is nan",
     ),
-    "book/04_masks#fill-values-and-half-precision": ("-inf or -1e9",),
-    "book/04_masks#when-t-and-s-differ-which-corner": (
+    "book/deeper/04_fill_values_and_half_precision#eight-fills": (
+        "-inf or -1e9",
+    ),
+    "book/deeper/04_which_corner#top-left-or-bottom-right": (
         "different lengths of query and key",
     ),
     "book/07_pytorchs_own#the-map-that-comes-back-is-a-mean": (

@@ -34,16 +34,13 @@ TITLES = {  # page: anchor: heading
         "what-goes-wrong": "What goes wrong",
     },
     "04_masks": {
+        "an-axis-for-the-heads": "An axis for the heads",
         "before-the-softmax-not-after-it": "Before the softmax, not after it",
         "both-at-once": "Both at once",
-        "fill-values-and-half-precision": "Fill values and half precision",
         "is-true-true": "Is True True?",
-        "on-the-way-to-the-scores": "On the way to the scores",
         "the-causal-mask": "The causal mask",
         "the-padding-mask": "The padding mask",
         "what-goes-wrong": "What goes wrong",
-        "what-the-library-refuses": "What the library refuses",
-        "when-t-and-s-differ-which-corner": "When T and S differ, which corner?",
     },
     "06_einsum_sequence_first": {
         "back-to-batch-first-by-reshape": "Back to batch first by reshape",
@@ -84,6 +81,12 @@ TITLES = {  # page: anchor: heading
     },
     "deeper/04_fill_values_and_half_precision": {
         "eight-fills": "Eight fills",
+    },
+    "deeper/04_masks_of_every_rank": {
+        "what-the-library-refuses": "What the library refuses",
+    },
+    "deeper/04_which_corner": {
+        "top-left-or-bottom-right": "Top-left or bottom-right",
     },
     "deeper/08_what_the_post_says": {
         "in-its-code": "In its code",

@@ -27,7 +27,7 @@ WANTED = {  # what is typed, and the first place that the results lead to
     "causal mask": "04_masks#the-causal-mask",
     "padding mask": "04_masks#the-padding-mask",
     "contiguous": "03_all_heads_at_once#the-way-back",
-    "half precision": "04_masks#fill-values-and-half-precision",
+    "half precision": "deeper/04_fill_values_and_half_precision#eight-fills",
     "dropout": "deeper/11_the_wards#dropout",
     "memory": "deeper/09_three_layouts_one_count#memory",
     "flops cost": "10_what_it_costs",
@@ -75,13 +75,15 @@ WANTED = {  # what is typed, and the first place that the results lead to
     ),
     "induction head": ("13_what_the_heads_learned"),
     "rotary": "deeper/06_order_in_the_scores",
-    "query and key of different lengths": "04_masks#when-t-and-s-differ-which-corner",
+    "query and key of different lengths": (
+        "deeper/04_which_corner#top-left-or-bottom-right"
+    ),
     "flash attention": ("10_what_it_costs#one-row-in-pieces"),
     "query key value explained": ("01_attention#one-head-ask-offer-hand-over"),
     "positional encoding": ("12_a_model_of_our_own_layer#a-word-and-its-place"),
     "residual connection": ("12_a_model_of_our_own_layer#attention-added"),
     "different output in eval mode": ("09_they_all_agree#training-mode"),
-    "-1e9 or -inf": ("04_masks#fill-values-and-half-precision"),
+    "-1e9 or -inf": ("deeper/04_fill_values_and_half_precision#eight-fills"),
     "xavier initialisation": ("deeper/05_the_first_random_numbers"),
     "alibi": ("deeper/06_order_in_the_scores#a-slope-for-each-head"),
     "reshape instead of transpose": (

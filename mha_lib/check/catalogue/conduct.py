@@ -81,7 +81,7 @@ MISTAKES = (
         "In half precision the code fails",
         "the number that hides a score does not fit into float16; use float('-inf') or "
         "torch.finfo(dtype).min",
-        "04_masks#fill-values-and-half-precision",
+        "deeper/04_fill_values_and_half_precision#eight-fills",
         "pytorch/pytorch#41508",
     ),
     Mistake(
@@ -94,6 +94,6 @@ MISTAKES = (
         "mask-not-boolean",
         "The mask holds numbers",
         "it is not of dtype torch.bool, so nothing says what 1 means",
-        "04_masks#what-the-library-refuses",
+        "deeper/04_masks_of_every_rank#what-the-library-refuses",
     ),
 )

@@ -100,7 +100,7 @@ MISTAKES = (
         "padding-rank-two",
         "The mask is (B, S) and would be read as (T, S)",
         "the axis of the queries is missing: (B, 1, S) is needed",
-        "04_masks#what-the-library-refuses",
+        "deeper/04_masks_of_every_rank#what-the-library-refuses",
         stages={"padding": lambda p: real_keys(p)[:, None]},
         tasks=("padding_mask",),
     ),
