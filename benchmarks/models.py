@@ -46,12 +46,13 @@ class ModelSize(NamedTuple):
         """Random weights, no bias or norm left at its beginning."""
         _, T, E, H, L, W = self
         torch.manual_seed(0)
-        model = LanguageModel(Sizes(W, T, E, H, L), FLOOR)
+        with torch.device(device):
+            model = LanguageModel(Sizes(W, T, E, H, L), FLOOR)
         with torch.no_grad():
             for parameter in model.parameters():
                 if parameter.dim() == 1:
                     parameter.add_(torch.randn_like(parameter) / 4)
-        return model.to(device)
+        return model
 
     def tokens(self, device: str = "cpu") -> Tensor:
         """(B, T + 1), drawn by chance."""

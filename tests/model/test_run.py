@@ -173,8 +173,10 @@ def test_moments_of_another_precision_become_float32(whole, tmp_path):
     def wide(held):
         return {name: tensor.double() for name, tensor in held.items()}
 
-    half = run(tmp_path / "half", stop_after=2)
-    assert same_parameters(whole, run(rewritten(half, tmp_path / "wide", None, wide)))
+    device = whole.team.device
+    half = run(tmp_path / "half", stop_after=2, device=device)
+    folder = rewritten(half, tmp_path / "wide", None, wide)
+    assert same_parameters(whole, run(folder, device=device))
 
 
 @pytest.mark.parametrize("name", ["sizes.json", "model.safetensors"])
@@ -258,7 +260,7 @@ def test_a_run_that_is_killed_while_it_first_measures_goes_on(
         with pytest.raises(KeyboardInterrupt):
             run(tmp_path / "run")
     assert (tmp_path / "run" / "checkpoint.safetensors").exists()
-    assert same_parameters(whole, run(tmp_path / "run"))
+    assert same_parameters(whole, run(tmp_path / "run", device=whole.team.device))
 
 
 def test_what_dropout_drops_depends_on_the_seed(tmp_path):
