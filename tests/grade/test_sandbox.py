@@ -197,6 +197,7 @@ sys.path.insert(0, {folder!r})
 from inside import kernel, spaces
 kernel.prctl(kernel.SET_CHILD_SUBREAPER, 1)
 spaces.enter({root!r}, [])
+{before}
 first = spaces.first_process()
 def forked(task):
     pid = os.fork()
@@ -210,9 +211,10 @@ def stay():
 """
 
 
-def apart(code: str, **how: object) -> subprocess.Popen:
+def apart(code: str, before: str = "", **how: object) -> subprocess.Popen:
     """A process with a namespace of processes, which then does something."""
-    script = APART.format(folder=str(INSIDE.parent), root=os.geteuid() == 0, code=code)
+    given = {"folder": str(INSIDE.parent), "root": os.geteuid() == 0}
+    script = APART.format(**given, before=before, code=code)
     return subprocess.Popen(
         [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, **how
     )
@@ -263,7 +265,12 @@ def test_the_user_of_a_child_is_none_of_the_system(trusting):
 
 
 @linux
-def test_what_a_child_leaves_is_killed_and_the_first_process_stays():
+@pytest.mark.parametrize(
+    "before",
+    ["", "os.closerange = lambda *_: signal.pause()"],
+    ids=["as it waits", "as soon as it is heard"],
+)
+def test_what_a_child_leaves_is_killed_and_the_first_process_stays(before):
     """The other end of a pipe closes when the last process that has it is gone."""
     if not namespaces():
         pytest.skip("this system grants no namespaces")
@@ -277,8 +284,12 @@ print(os.read(ours, 1), os.waitpid(first, os.WNOHANG), flush=True)
 child = forked(lambda: os._exit(7))
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
-    with apart(code) as process:
-        assert process.communicate(timeout=120)[0] == "b'' (0, 0)\n7\n"
+    with apart(code, before) as process:
+        try:
+            said, _ = process.communicate(timeout=120)
+        finally:
+            process.kill()
+        assert said == "b'' (0, 0)\n7\n"
 
 
 @linux
