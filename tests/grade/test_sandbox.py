@@ -64,10 +64,18 @@ def test_what_a_system_lacks_is_said(names, root, on_linux, missing):
     assert set(filter(None, missing.split(","))) <= set(limits.PURPOSES)
 
 
+@pytest.fixture
+def bare(monkeypatch):
+    """A warm process has torch, and nothing else that is imported ahead."""
+    without = "import inside.warm as w; w.imports = lambda: None; from inside.warm"
+    start = sandbox.START.replace("from inside.warm", without)
+    monkeypatch.setattr(sandbox, "START", start)
+
+
 @linux
 @pytest.mark.parametrize("probes", [[], [[]]], ids=["answers unread", "probes unsent"])
 def test_a_judge_that_is_killed_leaves_a_silent_warm_process(
-    tmp_path, monkeypatch, probes
+    tmp_path, monkeypatch, bare, probes
 ):
     class Written(subprocess.Popen):
         def __init__(self, *arguments, **more):
@@ -136,7 +144,7 @@ def test_a_look_ahead_sees_what_the_warm_process_lacks(trusting, monkeypatch):
 
 
 @linux
-def test_processor_time_that_ran_out_is_not_called_memory():
+def test_processor_time_that_ran_out_is_not_called_memory(bare):
     """A child that blocks the first signal is ended by the second one."""
     block = b"import signal\nsignal.pthread_sigmask(0, set(signal.Signals))\n"
     loop = b"signal.setitimer(2, 0)\nwhile True: pass"  # no limit of its cell
@@ -235,7 +243,7 @@ def test_a_child_collects_its_garbage_and_not_what_it_shares(warm):
 
 
 @pytest.fixture
-def of_an_ordinary_user(monkeypatch):
+def of_an_ordinary_user(monkeypatch, bare):
     start = sandbox.START.replace("from inside.warm", ORDINARY)
     monkeypatch.setattr(sandbox, "START", start)
     with sandbox.Sandbox(unsafe=True) as started:
@@ -419,7 +427,7 @@ def test_the_finder_knows_what_is_allowed():
 
 
 @linux
-def test_an_instructor_may_allow_other_packages(trusting):
+def test_an_instructor_may_allow_other_packages(trusting, bare):
     source = b"import pytest"
     (note,) = trusting.run(source, "py", [QUESTION]).messages[1]["notes"]
     assert "No module named 'pytest'" in note
