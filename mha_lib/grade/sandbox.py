@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -264,16 +265,17 @@ class Sandbox:
         return next((n for n, x in enumerate(self.probes) if x is probes), None)
 
 
-def unprotected() -> list[str]:
+@cache  # it stays what it is
+def unprotected() -> tuple[str, ...]:
     """What this machine does not protect from, before any submission has run."""
     if not hasattr(os, "fork"):
-        return []  # a sandbox refuses to start here, and says why
+        return ()  # a sandbox refuses to start here, and says why
     caps = {"memory": 0, "cpu": 1, "files": 1, "hidden": []}
     command = [sys.executable, "-I", "-c", LOOK, str(HERE), json.dumps(caps)]
     done = subprocess.run(command, env=_environment(), cwd="/", capture_output=True)
     if done.returncode:  # then no sandbox starts either, and says why
-        return []
-    return [limits.PURPOSES[name] for name in json.loads(done.stdout)]
+        return ()
+    return tuple(limits.PURPOSES[name] for name in json.loads(done.stdout))
 
 
 def _environment() -> dict[str, str]:

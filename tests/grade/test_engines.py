@@ -12,14 +12,7 @@ import pytest
 
 from mha_lib.grade import engines, run, sandbox
 from tests.grade.attacks.table import MERGE
-from tests.grade.course import (
-    POINTS,
-    SPLIT,
-    linux,
-    new_run,
-    rows_of,
-    table,
-)
+from tests.grade.course import SPLIT, linux, new_run, rows_of, table
 
 
 def test_two_processes_do_what_one_does():
@@ -66,40 +59,31 @@ def noted(notes: Path, settings: str, item: tuple) -> tuple:
 
 
 @linux
-def test_a_machine_that_dies_while_it_grades_costs_nobody_a_mark(tmp_path, monkeypatch):
-    folder = tmp_path / "in"
+def test_a_machine_that_dies_while_it_grades_costs_nobody_a_mark(place, monkeypatch):
+    """Of a scheduler that runs already; test_course.py has one that a run starts."""
+    from distributed import LocalCluster
+
+    folder = place / "in"
     folder.mkdir()
     names = [f"{number:02}.py" for number in range(10)]
     for number, name in enumerate(names):
         (folder / name).write_text([MERGE, MERGE + SPLIT, "x = 1"][number % 3])
-    here, there = tmp_path / "here.csv", tmp_path / "there.csv"
+    here, there = place / "here.csv", place / "there.csv"
     new_run(folder, output=here)()
-    run.close()
-    monkeypatch.setattr(run, "_grade", partial(noted, tmp_path))
-    new_run(folder, output=there, engine="dask", workers=2)()
+    monkeypatch.setattr(run, "_grade", partial(noted, place))
+    machines = {"n_workers": 2, "threads_per_worker": 1}
+    machines |= {"dashboard_address": "127.0.0.1:0"}
+    with LocalCluster(**machines) as cluster:
+        address = cluster.scheduler_address
+        new_run(folder, output=there, engine="dask", address=address)()
 
-    begun = [line.split() for line in (tmp_path / "begun").read_text().splitlines()]
+    begun = [line.split() for line in (place / "begun").read_text().splitlines()]
     (one, other) = [pid for name, pid in begun if name == "05.py"]
-    assert one != other and (tmp_path / "killed").exists()
+    assert one != other and (place / "killed").exists()
     assert len({pid for _, pid in begun}) >= 2
     assert sorted(rows_of(there.with_suffix("") / "journal.jsonl")) == names
     assert there.read_text() == here.read_text()
     assert set(table(there)) == set(names)
-
-
-@linux
-def test_a_scheduler_that_runs_already_is_used(folder):
-    from distributed import LocalCluster
-
-    alone = {
-        "n_workers": 1,
-        "threads_per_worker": 1,
-        "dashboard_address": "127.0.0.1:0",
-    }
-    with LocalCluster(**alone) as cluster:
-        new_run(folder, engine="dask", address=cluster.scheduler_address)()
-    marks = table(folder.parent / "out" / "grades.csv")
-    assert {name: float(row["points"]) for name, row in marks.items()} == POINTS
 
 
 def test_without_dask_it_says_what_to_install(monkeypatch):

@@ -95,8 +95,9 @@ def test_gradescope_says_once_that_nothing_could_be_graded(tmp_path):
     source = tmp_path / "handed_in"
     source.mkdir()
     (source / "a1.ipynb").write_text("this is no notebook")
-    out = tmp_path / "results.json"
-    main(["results", str(source), "-a", "a1", "-o", str(out)])
+    out, given = tmp_path / "results.json", tmp_path / "a9.json"
+    given.write_text(json.dumps(ASSIGNMENT))
+    main(["results", str(source), "-a", str(given), "-o", str(out)])
     found = json.loads(out.read_text())
     said = {test["output"] for test in found["tests"]}
     assert found["score"] == 0 and "notebook" in found["output"]

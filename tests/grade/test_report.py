@@ -2,6 +2,7 @@
 
 import json
 import re
+from functools import cache
 
 import pytest
 import torch
@@ -101,6 +102,11 @@ WRONG = {
 }
 
 
+@cache
+def wrong(task: str) -> dict:
+    return marked(task, WRONG[task])
+
+
 @pytest.mark.parametrize("task", RIGHT)
 def test_what_is_right_has_no_picture(task):
     part = marked(task, RIGHT[task])
@@ -110,7 +116,7 @@ def test_what_is_right_has_no_picture(task):
 
 @pytest.mark.parametrize("task", WRONG)
 def test_what_is_wrong_has_a_picture_with_stars_where_numbers_differ(task):
-    part = marked(task, WRONG[task])
+    part = wrong(task)
     page = Tables(report.question(part))
     assert page.figures == 1 and part["points"] == 0.0
     assert not {"img", "script", "svg"} & page.tags
@@ -151,7 +157,7 @@ def test_what_is_wrong_has_a_picture_with_stars_where_numbers_differ(task):
     ],
 )
 def test_rows_and_columns_have_the_words_of_the_task(task, down, across):
-    shown = marked(task, WRONG[task])["picture"]
+    shown = wrong(task)["picture"]
     assert (shown["down"], shown["across"]) == (down, across)
     words = f"a row for each {down}, a column for each {across}"
     assert words in picture.html(shown)

@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -143,7 +144,7 @@ def test_a_warm_process_outlives_its_judge_while_the_limits_are_the_same(monkeyp
         def __init__(self, assignment, seed, sandbox):
             self.grade = lambda submission: (seed, sandbox.row[0])
 
-    run.close()
+    monkeypatch.setattr(run, "_LOCAL", threading.local())
     monkeypatch.setattr(run, "Sandbox", Kept)
     monkeypatch.setattr(run, "Judge", Marks)
     for seed, cpu in ((1, 9), (1, 9), (2, 9), (2, 8)):
@@ -173,18 +174,19 @@ def test_a_judge_that_fails_stops_nobody(folder, monkeypatch):
 @linux
 @pytest.mark.sweep(2)
 @pytest.mark.parametrize("stop", [signal.SIGKILL, signal.SIGINT])
-def test_a_run_that_is_killed_goes_on(stop, tmp_path):
-    folder = tmp_path / "in"
-    folder.mkdir()
+def test_a_run_that_is_killed_goes_on(stop, place):
+    there = place / "killed"
+    folder = there / "in"
+    folder.mkdir(parents=True)
     names = [f"{number:02}.py" for number in range(8)]
     for name in names:  # half of them do not end before the run is killed
         wait = "import time; time.sleep(900)\n" if name > "03.py" else ""
         (folder / name).write_text(wait + MERGE)
-    (tmp_path / "a9.json").write_text(json.dumps(ASSIGNMENT))
-    arguments = [str(folder), "-a", str(tmp_path / "a9.json"), "--workers", "2"]
-    arguments += ["-o", str(tmp_path / "out.csv"), "--seconds", "600", "--wall", "900"]
+    (there / "a9.json").write_text(json.dumps(ASSIGNMENT))
+    arguments = [str(folder), "-a", str(there / "a9.json"), "--workers", "2"]
+    arguments += ["-o", str(there / "out.csv"), "--seconds", "600", "--wall", "900"]
     command = [sys.executable, "-m", "mha_lib.grade", *arguments]
-    journal = tmp_path / "out" / "journal.jsonl"
+    journal = there / "out" / "journal.jsonl"
 
     def some_are_finished():
         assert killed.poll() is None
@@ -195,7 +197,7 @@ def test_a_run_that_is_killed_goes_on(stop, tmp_path):
 
     options = {"start_new_session": True, "preexec_fn": heard}
     with (
-        (tmp_path / "said").open("wb") as said,
+        (there / "said").open("wb") as said,
         subprocess.Popen(command, stderr=said, **options) as killed,
     ):
         wait_until(some_are_finished)
@@ -203,21 +205,21 @@ def test_a_run_that_is_killed_goes_on(stop, tmp_path):
             os.killpg(killed.pid, stop)
         else:
             killed.send_signal(stop)
-    text = (tmp_path / "said").read_text(errors="replace")
+    text = (there / "said").read_text(errors="replace")
     assert "Traceback" not in text
     assert ("mha-grade: stopped; the same command" in text) == (stop == signal.SIGINT)
     finished = rows_of(journal)
-    assert 2 <= len(finished) <= 4 and not (tmp_path / "out.csv").exists()
+    assert 2 <= len(finished) <= 4 and not (there / "out.csv").exists()
     with journal.open("ab") as file:
         file.write(b'{"submission": "07.py", "points": 5')  # a line cut short
 
-    wait_until(lambda: not processes(str(tmp_path)))  # its warm processes end, too
+    wait_until(lambda: not processes(str(there)))  # its warm processes end, too
     for name in names[4:]:
         (folder / name).write_text(MERGE)
-    new_run(folder, output=tmp_path / "out.csv", seed=None)()
+    new_run(folder, output=there / "out.csv", seed=None)()
     assert rows_of(journal)[: len(finished)] == finished
     assert sorted(rows_of(journal)) == names
-    points = {n: float(row["points"]) for n, row in table(tmp_path / "out.csv").items()}
+    points = {n: float(row["points"]) for n, row in table(there / "out.csv").items()}
     assert points == dict.fromkeys(names, 2.0)
 
 

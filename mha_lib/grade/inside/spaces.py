@@ -112,9 +112,9 @@ def wait(told: int) -> None:
     """What the first process does, with no file open, until it is killed."""
     try:
         kernel.prctl(kernel.SET_PDEATHSIG, signal.SIGKILL)
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # what is left to it is reaped
         os.write(told, b".")  # it fails where the warm process is dead already
         os.closerange(0, os.sysconf("SC_OPEN_MAX"))
-        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # what is left to it is reaped
         while True:
             signal.pause()
     finally:

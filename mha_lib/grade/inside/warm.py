@@ -53,7 +53,9 @@ def serve(
     control: socket.socket, limits: Limits, adapter: Callable, wall: float
 ) -> None:
     """Fork a child for each connection that comes over ``control``, until it closes."""
-    banned, probes = None, []
+    banned, probes = [], []
+    gc.freeze()  # children share what is there now, and do not look through it
+    gc.enable()
     while True:
         text, descriptors, *_ = socket.recv_fds(control, 1 << 16, 1)
         if not descriptors:
@@ -66,7 +68,7 @@ def serve(
             banned = asked["banned"]
             limits.close(bans.apply(banned))
             gc.collect()
-            gc.freeze()  # children share what is there now, and do not look through it
+            gc.freeze()
             gc.enable()
         if asked["new_probes"]:
             with socket.socket(fileno=os.dup(connection)) as ahead:
