@@ -90,8 +90,7 @@ def _of_part(task: str, plain: Probe) -> Iterator[Probe]:
     inputs = dict(plain["inputs"])
     inputs["x"] = inputs["x"].double() / 3  # numbers that no float32 holds
     yield _changed(plain, "double_precision", dtype="float64") | {"inputs": inputs}
-    if task == "split_heads":  # x.view(-1, H, D) is no way to cut these
-        yield _changed(plain, "strided", strided=["x"])
+    yield _changed(plain, "strided", strided=["x"])  # as a transpose, or a split
 
 
 def _conduct(task: str, plain: Probe, masked: Probe, longest: Probe) -> Iterator[Probe]:

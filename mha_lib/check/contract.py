@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from mha_lib.check.beside import RAN_WITH, REORDERED, RETURNED
-from mha_lib.check.catalogue import MASKS, WEIGHTED
+from mha_lib.check.catalogue import MASKS, TORCH_LAYERS, WEIGHTED
 from mha_lib.check.equal import TOLERANCE, matches
 from mha_lib.check.failures import heads_in_front, hint
 from mha_lib.check.reference import Problem, compute, posed
@@ -31,7 +31,7 @@ OF_WEIGHTED = (
     *("right_without_mask", "right_with_mask", "mask_as_given", "output_dtype"),
     *("same_tensor", "other_sizes", "training", "without_gradients", *OF_PARTS),
 )
-OF_STRIDED = ("split_heads", "attention", "mha", "mha_sequence_first")
+OF_STRIDED = ("split_heads", "merge_heads", "attention", *TORCH_LAYERS)
 OF_MASKED = ("large_scores", "loud_hidden_keys", "mask_optional")
 OF_ATTENTION = ("leading_axes", "mask_broadcasts")
 ON_REQUEST = (

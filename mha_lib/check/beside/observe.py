@@ -26,7 +26,7 @@ def outcome_of(
             _raises(call, {k: cast(x, options) for k, x in others.items()})
     given = {k: cast(x, options) for k, x in inputs.items()}
     for name in given.keys() & options.get("strided", ()):
-        given[name] = given[name].transpose(0, 1).contiguous().transpose(0, 1)
+        given[name] = _strided(given[name])
     if same := options.get("same"):
         given |= dict.fromkeys(same, given[same[0]])
     leaves: dict[str, Tensor] = {}
@@ -117,6 +117,16 @@ def outcome_of(
 def _is_input(name: str, x: object) -> bool:
     """Whether it is a tensor of numbers, and no mask."""
     return isinstance(x, Tensor) and x.is_floating_point() and name != "mask"
+
+def _strided(x: Tensor) -> Tensor:
+    """The same numbers in no single block of memory, as a split into heads leaves them.
+
+    Its middle axes lie in the other order: of (T, B, E) the first two, of (B, H, T, D)
+    those of heads and tokens.
+    """
+    middle = x.dim() // 2
+    return x.transpose(middle - 1, middle).contiguous().transpose(middle - 1, middle)
+
 
 
 def _has_slope(x: Tensor, leaves: dict[str, Tensor]) -> bool:
