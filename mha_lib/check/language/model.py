@@ -230,6 +230,17 @@ def call(LanguageModel, tokens, sizes, seed, asked):
                         off = off if off.any() else one.float() - right.float()
                 found.append(off.flatten())
                 seen.clear()
+            if options and "mask_of" in vars(model):  # another one is put in its place
+                model.mask_of, T = tables(2), tokens.shape[1] - 2
+                answer(model, tokens[:, :T])
+                masks = [x for x in seen if getattr(x, "shape", ())[-2:] == (T, T)]
+                if any(bool((x == mask_of(T, T)).all()) for x in masks):
+                    raise ValueError(
+                        "the blocks have to get the mask self.mask_of(T, T); after "
+                        "another function was put in the place of model.mask_of they "
+                        "still get that of the first one"
+                    )
+                seen.clear()
         first, asked_for, usual = found[0], torch.cat(found[:4]), found[-1]
         # Where causal masks are wrong, too, other cases show how.
         return torch.ones_like(asked_for) if first.any() and usual.any() else asked_for
