@@ -246,7 +246,7 @@ def call(LanguageModel, tokens, sizes, seed, asked):
         return torch.ones_like(asked_for) if first.any() and usual.any() else asked_for
     if asked == "twice":  # in its own blocks, too
         model.train()
-        one, other = (answer(model, tokens).nan_to_num() for _ in "ab")
+        one, other = (answer(model, tokens.clone()).nan_to_num() for _ in "ab")
         return torch.tensor([float(torch.equal(one, other))])
     ours = (Ours(0.5 + 0.4 * n) for n, _ in enumerate(model.blocks))
     model.blocks = torch.nn.ModuleList(ours)
@@ -264,10 +264,11 @@ def call(LanguageModel, tokens, sizes, seed, asked):
         same = torch.tensor([float(logits.dtype == torch.float64)])
         return torch.cat([same, logits.flatten()])
     if asked == "again":
-        answer(model.eval(), tokens[:, : len(tokens[0]) // 2])
+        answer(model.eval(), tokens[:, : len(tokens[0]) // 2].clone())
     model.train(asked == "again")
+    same = tokens.clone()  # who changes them is told
     logits = answer(model, tokens)
-    if asked == "again" and not torch.equal(logits, answer(model, tokens)):
+    if asked == "again" and not torch.equal(logits, answer(model, same)):
         logits = answer(model.eval(), tokens)  # a dropout: nothing forbids it
     if asked != "gradients":
         return logits
