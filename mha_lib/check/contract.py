@@ -191,7 +191,8 @@ def _fault(
         return Fact(name, {"dtype": dtype})
     if not _fits(theirs["output"], ours["output"], seen):
         finite = bool(theirs["output"].isfinite().all())
-        return Fact(name, {"finite": finite})
+        drawn = {"draws": True} if name == "training" and outcome.get("draws") else {}
+        return Fact(name, {"finite": finite, **drawn})
     if seen.task not in WEIGHTED:
         return None
     returned = theirs.get("weights")

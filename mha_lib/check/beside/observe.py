@@ -49,9 +49,13 @@ def outcome_of(
                 return failure(error) | {"notes": [{"code": REMEMBERS}]}
             raise
     else:
+        trained = options.get("train")
+        state = torch.get_rng_state() if trained else None
         with torch.set_grad_enabled(not options.get("no_grad")):
             returned = call(given)
             outcome["outputs"] = _returned(returned)
+        if trained and not torch.equal(state, torch.get_rng_state()):
+            outcome["draws"] = True
     output = outcome["outputs"]["output"]
     devices = {x.device for x in before.values()}
     elsewhere = {x.device for x in outcome["outputs"].values()} - devices
@@ -114,10 +118,6 @@ def outcome_of(
     return outcome
 
 
-def _is_input(name: str, x: object) -> bool:
-    """Whether it is a tensor of numbers, and no mask."""
-    return isinstance(x, Tensor) and x.is_floating_point() and name != "mask"
-
 def _strided(x: Tensor) -> Tensor:
     """The same numbers in no single block of memory, as a split into heads leaves them.
 
@@ -127,6 +127,10 @@ def _strided(x: Tensor) -> Tensor:
     middle = x.dim() // 2
     return x.transpose(middle - 1, middle).contiguous().transpose(middle - 1, middle)
 
+
+def _is_input(name: str, x: object) -> bool:
+    """Whether it is a tensor of numbers, and no mask."""
+    return isinstance(x, Tensor) and x.is_floating_point() and name != "mask"
 
 
 def _has_slope(x: Tensor, leaves: dict[str, Tensor]) -> bool:

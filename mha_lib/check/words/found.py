@@ -173,8 +173,8 @@ FOUND: dict[str, str | Callable[..., str]] = {
     "right-at-first": "As the first call of a new layer it is right, and after a call "
     "with other inputs it is wrong: something is kept from one call to the next (a "
     "cache of masks, or of keys and values?). Fix this first.",
-    "right-in-training": "In training mode, every dropout set to 0, it is right, and "
-    "in evaluation mode it is not: what does the code do only if self.training, or "
+    "right-in-training": "In training mode, every nn.Dropout set to 0, it is right, "
+    "and in evaluation mode it is not: what does the code do only if self.training, or "
     "only if not?",
     # the verdict
     "right-elsewhere": lambda ones=(): (
