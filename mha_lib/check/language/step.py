@@ -223,8 +223,14 @@ def words(yours: Tensor, right: Tensor, inputs: dict) -> str:
         )
     if n := wrong(losses):
         got, due = apart(*(inputs["loud"] * x[n[0]].item() for x in losses), 3)
-        before = ": the step before it moved the model otherwise" if n[0] else ""
-        return f"The loss at step {first + n[0]} is {got} nats; {due} is right{before}."
+        said = f"The loss at step {first + n[0]} is {got} nats; {due} is right"
+        if matches(*moved):
+            clipped = ", or its gradients are a multiple of the right ones and clipped"
+            return (
+                f"{said}. The model has moved as it has to: only the number that is "
+                f"returned is another{clipped * (inputs['clip'] < LONG)}."
+            )
+        return f"{said}{': the step before it moved the model otherwise' * (n[0] > 0)}."
     theirs, ours = moved
     (place,) = largest(theirs - ours)
     got, due = apart(theirs[place], ours[place], 3)
