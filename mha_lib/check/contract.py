@@ -187,8 +187,8 @@ def _fault(
         mask = seen.boolean(theirs["output"], ours["output"], probe["sizes"])
         return None if matches(mask, ours["output"]) else Fact(name)
     wanted, dtype = probe["options"].get("dtype"), str(theirs["output"].dtype)
-    if wanted and dtype != f"torch.{wanted}":
-        return Fact(name, {"dtype": dtype})
+    if wanted and dtype != f"torch.{wanted}":  # one fault, whatever the scores
+        return Fact("double_precision", {"dtype": dtype})
     if not _fits(theirs["output"], ours["output"], seen):
         finite = bool(theirs["output"].isfinite().all())
         drawn = {"draws": True} if name == "training" and outcome.get("draws") else {}
