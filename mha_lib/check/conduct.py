@@ -90,8 +90,7 @@ def _of_part(task: str, plain: Probe) -> Iterator[Probe]:
     inputs = dict(plain["inputs"])
     inputs["x"] = inputs["x"].double() / 3  # numbers that no float32 holds
     yield _changed(plain, "double_precision", dtype="float64") | {"inputs": inputs}
-    if task == "split_heads":  # x.view(-1, H, D) is no way to cut these
-        yield _changed(plain, "strided", strided=["x"])
+    yield _changed(plain, "strided", strided=["x"])  # as a transpose, or a split
 
 
 def _conduct(task: str, plain: Probe, masked: Probe, longest: Probe) -> Iterator[Probe]:
@@ -166,7 +165,8 @@ def _shapes(task: str, masked: Probe) -> Iterator[Probe]:
         yield probe("leading_axes", lambda x: x[0, 0])
         yield probe("three_axes", lambda x: x[:, 0])
         yield probe("leading_axes", lambda x: torch.stack([x, x.flip(0)]))
-        for other in mask[0, 0], mask[:1, :1], mask[:, :1, :1], mask:
+        every = torch.ones_like(mask[0, 0, :, :1])  # (T, 1), and each query sees all
+        for other in mask[0, 0], mask[:1, :1], mask[:, :1, :1], mask, every:
             yield probe("mask_broadcasts", mask=other)
         n = min(masked["sizes"][x] for x in "BH")  # B = H: (H, T, S), not (B, T, S)
         alike = _cut(task, masked, B=n, H=n)

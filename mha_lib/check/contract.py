@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from mha_lib.check.beside import RAN_WITH, REORDERED, RETURNED
-from mha_lib.check.catalogue import MASKS, WEIGHTED
+from mha_lib.check.catalogue import MASKS, TORCH_LAYERS, WEIGHTED
 from mha_lib.check.equal import TOLERANCE, matches
 from mha_lib.check.failures import heads_in_front, hint
 from mha_lib.check.reference import Problem, compute, posed
@@ -31,7 +31,7 @@ OF_WEIGHTED = (
     *("right_without_mask", "right_with_mask", "mask_as_given", "output_dtype"),
     *("same_tensor", "other_sizes", "training", "without_gradients", *OF_PARTS),
 )
-OF_STRIDED = ("split_heads", "attention", "mha", "mha_sequence_first")
+OF_STRIDED = ("split_heads", "merge_heads", "attention", *TORCH_LAYERS)
 OF_MASKED = ("large_scores", "loud_hidden_keys", "mask_optional")
 OF_ATTENTION = ("leading_axes", "mask_broadcasts")
 ON_REQUEST = (
@@ -187,11 +187,12 @@ def _fault(
         mask = seen.boolean(theirs["output"], ours["output"], probe["sizes"])
         return None if matches(mask, ours["output"]) else Fact(name)
     wanted, dtype = probe["options"].get("dtype"), str(theirs["output"].dtype)
-    if wanted and dtype != f"torch.{wanted}":
-        return Fact(name, {"dtype": dtype})
+    if wanted and dtype != f"torch.{wanted}":  # one fault, whatever the scores
+        return Fact("double_precision", {"dtype": dtype})
     if not _fits(theirs["output"], ours["output"], seen):
         finite = bool(theirs["output"].isfinite().all())
-        return Fact(name, {"finite": finite})
+        drawn = {"draws": True} if name == "training" and outcome.get("draws") else {}
+        return Fact(name, {"finite": finite, **drawn})
     if seen.task not in WEIGHTED:
         return None
     returned = theirs.get("weights")

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from mha_lib.check.equal import matches
-from mha_lib.check.reference import LAYERS, compute
+from mha_lib.check.reference import LAYERS, back, compute, front
 from mha_lib.check.search import Case, Explanation, fitting_policies
 from mha_lib.check.seen import Loading, Seen, shape_fits
 from mha_lib.check.words import Fact, in_words
@@ -148,7 +148,7 @@ def revealed(seen: Seen, loading: Loading) -> list[Fact]:
         moved = all(_same_numbers(case) for case in cases)
         return [Fact("numbers-moved")] if moved else []
     case = next((case for case in cases if case.name == "reveal"), None)
-    facts = [] if case is None else _shown(seen, case)
+    facts = [] if case is None else _shown(seen, case, cases)
     if facts and _weights_right(cases):
         facts = [Fact("weights-right")]
     if seen.task in LAYERS and all(map(_normalised, cases)):
@@ -181,7 +181,22 @@ def _weights_right(cases: list[Case]) -> bool:
     )
 
 
-def _shown(seen: Seen, case: Case) -> list[Fact]:
+def _weighs_its_values(case: Case) -> bool:
+    """Whether the output is what the returned weights make of the right values."""
+    p, weights = case.problem, case.weights
+    shape = compute(p)["weights"].shape
+    if p.masked or weights is None or weights.shape != shape:
+        return True  # nothing tells
+    _, _, v, query = front(p, ())
+    context = weights.double() @ v
+    if p.call != "attention":
+        context = back(p, context, query, ())
+    if p.call == "mha_sequence_first":
+        context = context.transpose(0, 1)
+    return matches(case.output, context, 4.0)
+
+
+def _shown(seen: Seen, case: Case, cases: list[Case]) -> list[Fact]:
     """What the map tells, read off the output where W_v = W_o = 1, values one-hot."""
     p, theirs, first = case.problem, _map_of(seen.task, case), []
     if theirs is None:
@@ -191,7 +206,8 @@ def _shown(seen: Seen, case: Case) -> list[Fact]:
         if not torch.allclose(theirs, weights.double(), atol=1e-3):
             return [Fact("not-times-values")]
         if not matches(weights, ours):
-            first = [Fact("weights-first")]
+            own = all(map(_weighs_its_values, cases))
+            first = [Fact("weights-first" if own else "values-of-others")]
     first += _unseen(theirs, ours)
     sums = theirs.sum(-1)
     ends = {"low": sums.min().item(), "high": sums.max().item()}

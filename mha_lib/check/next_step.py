@@ -23,6 +23,7 @@ CAUSES = {  # facts that say what is wrong, and so what to do next
     ),
     *("padding-at-left", "padding-turned", "padding-of-one"),
     *("heads-and-features", "slices-overlap", "tokens-as-heads", "mask-in-front"),
+    *("cut-in-one-view", "cut-and-joined-in-one-view"),
     "hidden-unmasked",
     *("right-in-training", "right-at-first", "sums-alone"),
 }

@@ -63,8 +63,8 @@ def _split_otherwise(seen: Seen, cases: list[Case]) -> list[Fact]:
     rest = [case for case in cases if case.name != "empty row"]
     found = (
         code
-        for code, split in SPLITS.items()
-        for route in ((split,), (split, OF_A_HEAD))
+        for code, way in SPLITS.items()
+        for route in (way, (*way, OF_A_HEAD))
         if fitting_policies(rest, route)
     )
     return [Fact(code) for code in found][:1]

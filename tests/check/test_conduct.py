@@ -332,7 +332,8 @@ def test_what_is_wrong_in_evaluation_mode_alone_is_told_so(layer):
     assert (report.diagnosis.verdict, report.diagnosis.mistakes) == ("unknown", [])
     said = repr(report)
     assert (
-        "  In training mode, every dropout set to 0, it is right, and in eval" in said
+        "  In training mode, every nn.Dropout set to 0, it is right, and in eval"
+        in said
     )
     assert "Without a mask all is right" not in said
 
@@ -346,7 +347,7 @@ class NoisyInTraining(Right):
 @pytest.mark.parametrize("seed", [0, 5])
 def test_a_gradient_of_another_output_is_no_fault_of_its_own(seed):
     said = repr(check(NoisyInTraining, "mha", seed=seed))
-    assert said.count("In training mode, every dropout set to 0, the output is") == 1
+    assert said.count("In training mode, every nn.Dropout set to 0, the output is") == 1
     assert "The output is right" not in said and "detached" not in said
 
 

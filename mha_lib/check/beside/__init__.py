@@ -13,6 +13,7 @@ An outcome is a dictionary::
     "code": "square-mask"                                of an error that we raised
     "alternatives": {"transposed": {"outputs": ...}}     other ways to load the weights
     "changed_inputs": ["mask"]                           differ after the call
+    "draws": True                                        random numbers, in training
     "repeat_differs": True                               a second call, another answer
     "without_gradient": ["key"]                          the output does not move them
     "gradients": {"query": tensor}                       of the sum of its squares

@@ -125,7 +125,18 @@ def not_found(module: nn.Module, candidates: list[str]) -> Advice:
                     end = "Dict({…})" if type(kept) is dict else "List([…])"
                     plain = {"kind": type(kept).__name__, "cure": cure + end}
                     return Advice("layers-hidden", name=name, **plain)
+    if names := _of_one_layer(module):
+        return Advice("one-layer-for-two", names=" and ".join(names))
     return Advice("layers-not-found", found=in_words(candidates))
+
+
+def _of_one_layer(module: nn.Module) -> list[str]:
+    """The names of a layer that has those of several parts; empty if none has."""
+    names: dict[int, list[str]] = {}
+    for path, child in module.named_modules(remove_duplicate=False):
+        if path and role_of(path) is not None:
+            names.setdefault(id(child), []).append(path)
+    return next((x for x in names.values() if len({*map(role_of, x)}) > 1), [])
 
 
 def one_for_all(module: nn.Module) -> Advice | None:

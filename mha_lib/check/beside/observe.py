@@ -26,7 +26,7 @@ def outcome_of(
             _raises(call, {k: cast(x, options) for k, x in others.items()})
     given = {k: cast(x, options) for k, x in inputs.items()}
     for name in given.keys() & options.get("strided", ()):
-        given[name] = given[name].transpose(0, 1).contiguous().transpose(0, 1)
+        given[name] = _strided(given[name])
     if same := options.get("same"):
         given |= dict.fromkeys(same, given[same[0]])
     leaves: dict[str, Tensor] = {}
@@ -49,9 +49,13 @@ def outcome_of(
                 return failure(error) | {"notes": [{"code": REMEMBERS}]}
             raise
     else:
+        trained = options.get("train")
+        state = torch.get_rng_state() if trained else None
         with torch.set_grad_enabled(not options.get("no_grad")):
             returned = call(given)
             outcome["outputs"] = _returned(returned)
+        if trained and not torch.equal(state, torch.get_rng_state()):
+            outcome["draws"] = True
     output = outcome["outputs"]["output"]
     devices = {x.device for x in before.values()}
     elsewhere = {x.device for x in outcome["outputs"].values()} - devices
@@ -112,6 +116,16 @@ def outcome_of(
         outcome["notes"] = [*outcome.get("notes", ()), {"code": RETURNED, "got": got}]
     outcome["outputs"] = {k: x.detach() for k, x in outcome["outputs"].items()}
     return outcome
+
+
+def _strided(x: Tensor) -> Tensor:
+    """The same numbers in no single block of memory, as a split into heads leaves them.
+
+    Its middle axes lie in the other order: of (T, B, E) the first two, of (B, H, T, D)
+    those of heads and tokens.
+    """
+    middle = x.dim() // 2
+    return x.transpose(middle - 1, middle).contiguous().transpose(middle - 1, middle)
 
 
 def _is_input(name: str, x: object) -> bool:

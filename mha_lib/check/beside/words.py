@@ -37,6 +37,8 @@ ADVICE = {  # what to do, by the code of the error
     "(q_proj, k_proj, v_proj, out_proj, or a fused qkv); found {found}. Say which is "
     'which with layers={{"q": "…", "k": "…", "v": "…", "o": "…"}} (or "qkv" for a '
     'fused one, "kqv" if its rows lie in that order)',
+    "one-layer-for-two": "{names} are one and the same layer: each needs a layer of "
+    "its own, a new nn.Linear",
     "layers-misnamed": "layers names {wrong}; your module has {found}",
     "computed-weights": "{path} computes its weights from others, so that none can be "
     "loaded. Check the layer without it (a spectral norm, say; see "

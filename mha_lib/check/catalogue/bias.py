@@ -58,7 +58,8 @@ MISTAKES = (
     Mistake(
         "no-bias-qkv",
         "The biases of query, key and value have no effect",
-        "the weight is cut into thirds and its bias forgotten",
+        "b_q, b_k and b_v are not added (a fused weight that is cut has a bias to cut, "
+        "too)",
         LEFT_OUT,
         stages={"bias": kept_biases(False, False, False)},
         tasks=LAYERS,

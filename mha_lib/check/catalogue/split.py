@@ -4,7 +4,14 @@ import torch
 from torch import Tensor
 
 from mha_lib.check.catalogue.mistake import TORCH_LAYERS, Mistake
-from mha_lib.check.reference import LAYERS, Problem, Stage
+from mha_lib.check.reference import (
+    LAYERS,
+    Problem,
+    Route,
+    Stage,
+    Undefined,
+    merge_plain,
+)
 
 _SPLIT = ("split_heads", *LAYERS)
 _TWO_CUTS = "deeper/03_what_a_wrong_cut_costs#two-more-cuts"
@@ -18,10 +25,27 @@ def _overlapping(p: Problem, x: Tensor) -> Tensor:
     return torch.stack([x[..., h : h + p.D] for h in range(p.H)], -3)
 
 
+def _in_one_view(p: Problem, x: Tensor) -> Tensor:
+    if p.call != "mha_sequence_first":
+        raise Undefined("a name of its own says it: split-by-view")
+    return x.transpose(0, 1).reshape(len(x), p.H, -1, p.D)  # (T, B, E) as it lies
+
+
+def _reshaped(output: Tensor) -> Tensor:
+    return output.reshape(*output.shape[1::-1], -1)
+
+
 # Ways to cut without a name, by the fact that tells them.
-WAYS = {
-    "heads-and-features": Stage("split", (), _exchanged),
-    "slices-overlap": Stage("split", (), _overlapping),
+_IN_ONE_VIEW = Stage("split", (), _in_one_view)
+WAYS: dict[str, Route] = {
+    "heads-and-features": (Stage("split", (), _exchanged),),
+    "slices-overlap": (Stage("split", (), _overlapping),),
+    "cut-in-one-view": (_IN_ONE_VIEW,),
+    "cut-and-joined-in-one-view": (
+        _IN_ONE_VIEW,
+        Stage("merge", (), merge_plain),
+        Stage("layout", (), _reshaped),
+    ),
 }
 
 MISTAKES = (

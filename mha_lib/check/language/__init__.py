@@ -62,7 +62,7 @@ SAID = {
         "ModuleList, each called as block(x, mask) with a causal boolean mask (T, T)), "
         "norm and an output without bias whose weight is word.weight. It is called "
         "with tokens (B, T), T at most the context, and returns logits (B, T, W). If "
-        "it is made with mask_of, the mask is mask_of(T, T)",
+        "it is made with mask_of, the mask is self.mask_of(T, T)",
     ),
     "training_step": (
         step,

@@ -146,7 +146,7 @@ def call(Block, x, mask, H, own, seed, asked):
             f"yours learns {', '.join(beside)}, too"
         )
 
-    def answer(block, x):
+    def answer(block, x, mask=mask):
         output = block(x, mask)
         if not isinstance(output, torch.Tensor):
             kind = type(output).__name__
@@ -170,7 +170,8 @@ def call(Block, x, mask, H, own, seed, asked):
     if asked == "again":
         block(x.flip(0), mask.flip(0, 1))
     if asked == "twice":
-        one, other = (answer(block.train(), x).nan_to_num() for _ in "ab")
+        copies = ((x.clone(), mask.clone()) for _ in "ab")  # who changes them is told
+        one, other = (answer(block.train(), *both).nan_to_num() for both in copies)
         return torch.tensor([float(torch.equal(one, other))])
     if asked == "writing":
         with torch.no_grad():

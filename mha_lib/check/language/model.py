@@ -230,12 +230,23 @@ def call(LanguageModel, tokens, sizes, seed, asked):
                         off = off if off.any() else one.float() - right.float()
                 found.append(off.flatten())
                 seen.clear()
+            if options and "mask_of" in vars(model):  # another one is put in its place
+                model.mask_of, T = tables(2), tokens.shape[1] - 2
+                answer(model, tokens[:, :T])
+                masks = [x for x in seen if getattr(x, "shape", ())[-2:] == (T, T)]
+                if any(bool((x == mask_of(T, T)).all()) for x in masks):
+                    raise ValueError(
+                        "the blocks have to get the mask self.mask_of(T, T); after "
+                        "another function was put in the place of model.mask_of they "
+                        "still get that of the first one"
+                    )
+                seen.clear()
         first, asked_for, usual = found[0], torch.cat(found[:4]), found[-1]
         # Where causal masks are wrong, too, other cases show how.
         return torch.ones_like(asked_for) if first.any() and usual.any() else asked_for
     if asked == "twice":  # in its own blocks, too
         model.train()
-        one, other = (answer(model, tokens).nan_to_num() for _ in "ab")
+        one, other = (answer(model, tokens.clone()).nan_to_num() for _ in "ab")
         return torch.tensor([float(torch.equal(one, other))])
     ours = (Ours(0.5 + 0.4 * n) for n, _ in enumerate(model.blocks))
     model.blocks = torch.nn.ModuleList(ours)
@@ -253,10 +264,11 @@ def call(LanguageModel, tokens, sizes, seed, asked):
         same = torch.tensor([float(logits.dtype == torch.float64)])
         return torch.cat([same, logits.flatten()])
     if asked == "again":
-        answer(model.eval(), tokens[:, : len(tokens[0]) // 2])
+        answer(model.eval(), tokens[:, : len(tokens[0]) // 2].clone())
     model.train(asked == "again")
+    same = tokens.clone()  # who changes them is told
     logits = answer(model, tokens)
-    if asked == "again" and not torch.equal(logits, answer(model, tokens)):
+    if asked == "again" and not torch.equal(logits, answer(model, same)):
         logits = answer(model.eval(), tokens)  # a dropout: nothing forbids it
     if asked != "gradients":
         return logits

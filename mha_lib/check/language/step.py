@@ -98,9 +98,9 @@ def _clipped(model, clip):
 def draw(generator: torch.Generator) -> dict[str, dict]:
     """Cases: gradients to clip and not to clip, another optimizer, other modes."""
 
-    def case(kind: str, clip: float, many: int = 0) -> dict:
+    def case(kind: str, clip: float, many: int = 0, alone: bool = False) -> dict:
         B, T, more, steps = torch.randint(3, 7, (4,), generator=generator).tolist()
-        B, T, W = B + 8 * many, T + 2 * many, 7 + more
+        B, T, W = 1 if alone else B + 8 * many, T + 2 * many, 7 + more
         tables = 2 * torch.randn(2, W, W, generator=generator)
         tokens = torch.randint(W, (steps, B, T + 1 + (B == T + 1)), generator=generator)
         first = int(torch.randint(2, 90, (), generator=generator))
@@ -116,7 +116,7 @@ def draw(generator: torch.Generator) -> dict[str, dict]:
         "gradients not to clip": case("SGD", 50.0),
         "many long texts": case("SGD", 50.0, many=8),
         "gradients of before": case("stale", 0.03),
-        "AdamW": case("AdamW", 0.03),
+        "AdamW with one text": case("AdamW", 0.03, alone=True),
         "a low rate": case("slow", 0.03),
     }
 
@@ -223,8 +223,14 @@ def words(yours: Tensor, right: Tensor, inputs: dict) -> str:
         )
     if n := wrong(losses):
         got, due = apart(*(inputs["loud"] * x[n[0]].item() for x in losses), 3)
-        before = ": the step before it moved the model otherwise" if n[0] else ""
-        return f"The loss at step {first + n[0]} is {got} nats; {due} is right{before}."
+        said = f"The loss at step {first + n[0]} is {got} nats; {due} is right"
+        if matches(*moved):
+            clipped = ", or its gradients are a multiple of the right ones and clipped"
+            return (
+                f"{said}. The model has moved as it has to: only the number that is "
+                f"returned is another{clipped * (inputs['clip'] < LONG)}."
+            )
+        return f"{said}{': the step before it moved the model otherwise' * (n[0] > 0)}."
     theirs, ours = moved
     (place,) = largest(theirs - ours)
     got, due = apart(theirs[place], ours[place], 3)

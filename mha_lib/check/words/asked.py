@@ -12,6 +12,10 @@ MADE_OF = {  # where no key is seen
     "unmasked": "the weights of all keys",
 }
 
+STILL_DRAWN = (
+    ", and random numbers are drawn all the same, as by F.dropout with a p of its own"
+)
+
 
 def _way(
     error: str = "",
@@ -50,6 +54,7 @@ def _unkept(where: str, hint: str = "") -> Callable[..., str]:
         sizes: Mapping[str, int] | None = None,
         advice: str = "",
         anyway: bool = False,
+        draws: bool = False,
     ) -> str:
         if error:
             said = f"As the task calls it, {where}, it fails: {located(error, line)}."
@@ -57,6 +62,7 @@ def _unkept(where: str, hint: str = "") -> Callable[..., str]:
         seen = "the output is wrong" if finite else "NaN or infinity comes out"
         seen = f"the returned weights {weights}" if weights else seen
         seen = f"{dtype} comes out" if dtype else seen
+        seen += STILL_DRAWN * draws
         stop = "" if hint.endswith("?") else "."
         return f"{where[0].upper()}{where[1:]}, {seen}{hint}{stop}"
 
@@ -114,7 +120,7 @@ ASKED: dict[str, str | Callable[..., str]] = {
     ),
     "same_tensor": _unkept("where several inputs are one tensor"),
     "double_precision": _unkept("with inputs of float64"),
-    "training": _unkept("in training mode, every dropout set to 0"),
+    "training": _unkept("in training mode, every nn.Dropout set to 0"),
     "no_dropout": _unkept("in training mode, as it was made", ": is there a dropout?"),
     "other_sizes": _unkept(
         "after other calls, and beside another layer",

@@ -160,6 +160,12 @@ FOUND: dict[str, str | Callable[..., str]] = {
     "by a mask of zeros: where no mask is given, nothing is to be hidden.",
     "slices-overlap": "It is right but for the cut, where head h gets the features h "
     "to h + D - 1, which overlap: h * D to (h + 1) * D - 1 are due.",
+    "cut-in-one-view": "x (T, B, E) is cut by one view or reshape to (B·H, T, D), so a "
+    "head holds pieces of several sequences: view(T, B * H, D) and then "
+    "transpose(0, 1); the rest is right.",
+    "cut-and-joined-in-one-view": "x (T, B, E) is cut by one view or reshape to "
+    "(B·H, T, D), and joined by one, so a head holds pieces of several sequences: "
+    "view(T, B * H, D) and then transpose(0, 1), and the same back; the rest is right.",
     "padding-at-left": "These are the masks of padding at the left: the last "
     "lengths[b] keys are seen. The first ones are due, s < lengths[b].",
     "padding-turned": "These are the answers of causal & ~padding: in both masks True "
@@ -173,8 +179,8 @@ FOUND: dict[str, str | Callable[..., str]] = {
     "right-at-first": "As the first call of a new layer it is right, and after a call "
     "with other inputs it is wrong: something is kept from one call to the next (a "
     "cache of masks, or of keys and values?). Fix this first.",
-    "right-in-training": "In training mode, every dropout set to 0, it is right, and "
-    "in evaluation mode it is not: what does the code do only if self.training, or "
+    "right-in-training": "In training mode, every nn.Dropout set to 0, it is right, "
+    "and in evaluation mode it is not: what does the code do only if self.training, or "
     "only if not?",
     # the verdict
     "right-elsewhere": lambda ones=(): (

@@ -106,6 +106,10 @@ SHOWN: dict[str, str | Callable[..., str]] = {
     "at what follows the weights.",
     "weights-first": "The output is the weights that you return times the values, and "
     "these weights are wrong: look at what comes before them.",
+    "values-of-others": "With one-hot values, the same in all sequences and heads, the "
+    "output is the weights that you return times the values; with others it is not, "
+    "and these weights are wrong, too. Do the queries, keys and values that meet come "
+    "from one sequence and one head?",
     "numbers-moved": "Every number of the input comes back, some of them at another "
     "place.",
     "heads-right": lambda right, wrong: (
