@@ -6,8 +6,7 @@
 
 The numbers go to benchmarks/results/cpu.json (or cuda.json, or --output) after every
 answer, those of --quick and all plots to _build/benchmarks, the tables to the standard
-output. With --resume a run that was broken off goes on. The GPU part is untested: it
-was written where there is no GPU.
+output. With --resume a run that was broken off goes on.
 """
 
 import argparse

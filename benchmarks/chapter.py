@@ -66,6 +66,20 @@ def loop(content: dict) -> Iterator[str]:
     yield from table("RATIOS", found)
 
 
+def on_a_gpu(_: dict) -> Iterator[str]:
+    """The layer with a loop and without on a GPU, and against the number of heads."""
+    content, size = load(FOLDER / "cuda.json"), Size(8, 1024, 768, 12)
+    yield from where(content)
+    yield f"# ms of a forward pass in bfloat16, no mask, at {tuple(size)}"
+    rows = views.rows_by_size(content, dtype="bfloat16")[size]
+    yield from table("GPU_MS", {n: [rows[n]["ms"]] for n in (FLOOR.name, *OF_TWO)})
+    by_heads = views.cost_by(content, "heads")
+    heads = sorted(by_heads[FLOOR.name])
+    yield "# the same at (4, 512, 512, H)"
+    yield from listing("HEADS", heads)
+    yield from table("GPU_BY_H", {n: [by_heads[n][H] for H in heads] for n in GROWTH})
+
+
 def race(content: dict) -> Iterator[str]:
     """The six styles at the shortest and at the longest length, with quartiles."""
     usual = views.rows_by_size(content)
@@ -213,7 +227,7 @@ CELLS = {  # page: title of the cell: what is in it
         "a table to read": to_read,
         "memory and masks": memory,
     },
-    "deeper/03_is_batched_faster": {"loop and batched": loop},
+    "deeper/03_is_batched_faster": {"loop and batched": loop, "a GPU": on_a_gpu},
     "deeper/10_what_a_page_costs": {
         "sizes": sizes,
         "growth": growth,

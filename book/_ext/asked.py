@@ -35,6 +35,7 @@ PHRASES = {  # page and anchor, as in an address: what is typed
     ),
     "book/deeper/04_fill_values_and_half_precision#eight-fills": (
         "-inf or -1e9",
+        "half precision",
     ),
     "book/deeper/04_which_corner#top-left-or-bottom-right": (
         "different lengths of query and key",

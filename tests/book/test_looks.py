@@ -281,7 +281,7 @@ ORDER = """() => [...document.querySelectorAll('article :is(.exercise, .solution
 def test_on_paper_the_solutions_come_last_and_then_go_back(visit):
     opened = visit("book/04_masks", viewport=PAPER).page
     before = opened.evaluate(ORDER)
-    pairs = before[before.index("exercise") :][:10]
+    pairs = [x for x in before if x in ("exercise", "solution")]
     assert pairs == ["exercise", "solution"] * 5  # on a screen, where it is folded
     with printing(opened):
         assert opened.evaluate(ORDER)[-6:] == ["Solutions"] + ["solution"] * 5
