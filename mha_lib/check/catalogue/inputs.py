@@ -17,8 +17,8 @@ MISTAKES = (
     Mistake(
         "kv-from-query",
         "Key and value have no effect on the output",
-        "k and v are computed from the query, as when one fused projection of the "
-        "query is cut in three",
+        "k and v are computed from the query, as q is; where one fused projection is "
+        "cut in three, each third needs its own input",
         _FUSED,
         stages={"inputs": _takes("query", "query", "query")},
         tasks=LAYERS,
