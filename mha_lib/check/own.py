@@ -338,7 +338,7 @@ def _answer(version: object, probe: dict) -> dict:
     return _kept(_This(version), _This(probe))
 
 
-@lru_cache(maxsize=1 << 14)  # who checks again, or grades a class, has the same probes
+@lru_cache(maxsize=1 << 13)  # who checks again, or grades a class, has the same probes
 def _kept(version: _This, probe: _This) -> dict:
     (outcome,) = beside.run(version.it, [probe.it])
     return outcome

@@ -282,3 +282,8 @@ def test_no_unusual_program_is_faulted(name):
 @pytest.mark.parametrize("name", EACH)
 def test_no_seed_faults_an_unusual_program(name, seed):
     not_faulted(name, seed)
+
+
+def test_a_bias_of_k_that_is_not_used_is_no_fault():
+    """It cancels in the softmax, and so its gradient is 0."""
+    assert diagnose(PROGRAMS["mha-Bilinear"].make, "mha").verdict == "right"
