@@ -24,10 +24,10 @@ ENV HOME=/tmp PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
 WORKDIR /opt/mha-book
 COPY requirements.txt constraints.txt pyproject.toml setup.py README.md LICENSE ./
 RUN grep -E "^(torch|numpy|matplotlib|pyyaml|tqdm)==" requirements.txt > /tmp/grade.txt \
-    && pip install --no-cache-dir $PIP -c constraints.txt -r /tmp/grade.txt \
+    && pip install --no-cache-dir $PIP -c constraints.txt -r /tmp/grade.txt setuptools \
     && rm /tmp/grade.txt
 COPY mha_lib mha_lib
 COPY book/assignments book/assignments
 # The answers are root's, and a submission never runs as root.
-RUN pip install --no-cache-dir --no-deps -e . && chmod -R go= /opt/mha-book
+RUN pip install --no-index --no-deps --no-build-isolation -e . && chmod -R go= /opt/mha-book
 ENTRYPOINT ["mha-grade"]
