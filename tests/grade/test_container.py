@@ -92,6 +92,11 @@ def test_the_page_and_the_recipe_say_the_same(command):
     assert f"\n{line}\n" in PAGE
 
 
+def test_the_page_says_how_the_marks_become_yours():
+    output = Path(re.search(r"(?m)^docker run .* -o (\S+)$", PAGE)[1])
+    assert f'`sudo chown -R "$USER" {output.stem} {output}`' in PAGE
+
+
 def test_the_line_that_runs_it_takes_away_what_it_can():
     line = re.search(r"(?m)^docker run .*$", PAGE)[0]
     limits = "--network none,--read-only,--tmpfs /tmp,--memory 4g,--pids-limit 256"
