@@ -1,6 +1,7 @@
 """Serve all that a page needs from the book itself, and no more than that."""
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from fontTools import subset
@@ -124,8 +125,8 @@ def finish(app: Sphinx, error: Exception | None) -> None:
             codes |= signs(sheet.read_text(encoding="utf-8"))
     for icons in vendor.iterdir():
         drop_unused_icons(icons, used, codes)
-    for picture in (out / "_images").glob("*.png"):
-        pack(picture)
+    with ThreadPoolExecutor() as pool:  # Pillow lets go of the lock
+        list(pool.map(pack, (out / "_images").glob("*.png")))
 
 
 def setup(app: Sphinx) -> dict:

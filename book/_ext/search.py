@@ -10,6 +10,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from itertools import chain
 from math import log2
 from pathlib import Path
@@ -74,7 +75,7 @@ class Index:
     """Sections and, for each stem, in which of them it counts how much."""
 
     def __init__(self) -> None:
-        self.stem = SearchEnglish({}).stem
+        self.stem = cache(SearchEnglish({}).stem)  # a word comes forty times
         self.pages: list[tuple[str, str]] = []
         self.sections: list[tuple[int, str, str]] = []
         self.found: dict[str, list[tuple[int, int]]] = {}
