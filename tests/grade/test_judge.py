@@ -12,6 +12,7 @@ from mha_lib.grade import judge, report
 from mha_lib.grade.assignments import Question, parse
 from tests.check.submissions_broken import BROKEN
 from tests.check.submissions_right import FusedHeadByHead, functional
+from tests.check.unseen.usual import Attention
 from tests.grade.attacks.table import RIGHT
 from tests.grade.course import linux, new_run, table, text
 
@@ -79,6 +80,31 @@ def test_every_way_to_load_weights_reaches_the_judge():
 
 
 # --- points ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("learns", ["other names", "more"])
+def test_names_and_what_a_layer_learns_beside_reach_the_judge(learns):
+    class Layer(Attention):
+        def __init__(self, embed_dim, num_heads):
+            super().__init__(embed_dim, num_heads)
+            if learns == "more":
+                self.gain = torch.nn.Parameter(torch.ones(embed_dim))
+            else:
+                self.W_q = self.q_proj
+                del self.q_proj
+
+        def forward(self, query, key, value, mask=None):
+            twin = Attention(query.shape[-1], self.num_heads).to(query.dtype)
+            for name in ("q_proj", "k_proj", "v_proj", "out_proj"):
+                setattr(twin, name, getattr(self, name, None) or self.W_q)
+            return twin(query, key, value, mask)
+
+    probes = TASKS["mha"].probes(3)
+    sent = beside.run(Layer, probes)
+    outcomes = [judge._outcome(probe, x) for probe, x in zip(probes, sent)]
+    assert judge.diagnosed("mha", probes, outcomes).verdict == "right"
+    found = judge.diagnosed("mha", probes, outcomes, ["projection_names"])
+    assert (found.verdict, found.properties["projection_names"]) == ("unmet", False)
 
 
 def test_zeros_are_not_right_where_every_matrix_is_said_to_be_missing():
