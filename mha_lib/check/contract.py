@@ -189,6 +189,9 @@ def _fault(
     wanted, dtype = probe["options"].get("dtype"), str(theirs["output"].dtype)
     if wanted and dtype != f"torch.{wanted}":  # one fault, whatever the scores
         return Fact("double_precision", {"dtype": dtype})
+    beside = str(theirs["weights"].dtype) if "weights" in theirs else dtype
+    if wanted and beside != dtype:
+        return Fact("double_precision", {"weights": f"are {beside}"})
     if not _fits(theirs["output"], ours["output"], seen):
         finite = bool(theirs["output"].isfinite().all())
         drawn = {"draws": True} if name == "training" and outcome.get("draws") else {}
