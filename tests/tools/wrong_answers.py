@@ -18,7 +18,10 @@ SEEN = {
         "score[1].argmax().item() + H, H)",
     ),
 }
-UNSEEN = {"a6 silenced, D of the example"}  # the grader sees it, with another D
+UNSEEN = {  # the grader sees them: D is another, and it looks at the maps
+    "a6 silenced, D of the example",
+    "a6 silenced, its map too",
+}
 TRAINED = {"a5 model"}  # right only after its training, which the grader runs
 WRONG = {
     "a1 softmax, no maximum": ("e = (x - largest).exp()", "e = x.exp()"),
@@ -215,6 +218,10 @@ WRONG = {
     "a6 silenced, rows": (
         "weight[:, head * D : (head + 1) * D]",
         "weight[head * D : (head + 1) * D]",
+    ),
+    "a6 silenced, its map too": (
+        "    return new",
+        "        new.k_proj.weight[head * D : (head + 1) * D] = 0\n    return new",
     ),
     "a6 silenced, in place": ("copy.deepcopy(layer)", "layer"),
     "a6 silenced, interleaved": (
