@@ -293,7 +293,11 @@ def _gradients(seen: Seen, loading: Loading, right: bool) -> Faults:
             found["gradients"] = Fact("other-gradient", values)
             break
     if any("weights" in o["outputs"] for _, o in probes):
-        detached = any(o.get("weights_detached") for _, o in probes)
+        detached = any(  # a loud key leaves too small a slope, whatever is done
+            o.get("weights_detached")
+            for p, o in probes
+            if p["options"].get("conduct") != "loud_hidden_keys"
+        )
         fact = Fact("weights_gradients") if detached else None
         found["weights_gradients"] = fact
     return found
