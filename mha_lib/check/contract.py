@@ -189,6 +189,9 @@ def _fault(
     wanted, dtype = probe["options"].get("dtype"), str(theirs["output"].dtype)
     if wanted and dtype != f"torch.{wanted}":  # one fault, whatever the scores
         return Fact("double_precision", {"dtype": dtype})
+    beside = str(theirs["weights"].dtype) if "weights" in theirs else dtype
+    if wanted and beside != dtype:
+        return Fact("double_precision", {"weights": f"are {beside}"})
     if not _fits(theirs["output"], ours["output"], seen):
         finite = bool(theirs["output"].isfinite().all())
         drawn = {"draws": True} if name == "training" and outcome.get("draws") else {}
@@ -290,7 +293,11 @@ def _gradients(seen: Seen, loading: Loading, right: bool) -> Faults:
             found["gradients"] = Fact("other-gradient", values)
             break
     if any("weights" in o["outputs"] for _, o in probes):
-        detached = any(o.get("weights_detached") for _, o in probes)
+        detached = any(  # a loud key leaves too small a slope, whatever is done
+            o.get("weights_detached")
+            for p, o in probes
+            if p["options"].get("conduct") != "loud_hidden_keys"
+        )
         fact = Fact("weights_gradients") if detached else None
         found["weights_gradients"] = fact
     return found

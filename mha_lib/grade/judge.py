@@ -213,9 +213,9 @@ def _mixed(seed: int, name: str) -> int:
 
 # --- what a submission sent ---------------------------------------------------------
 
-FLAGS = ("repeat_differs", "weights_detached")
+FLAGS = ("repeat_differs", "weights_detached", "draws")
 MESSAGES = ("error", "line", "called", "got", "raised_by", "code")
-LISTS = ("changed_inputs", "without_gradient", "missing")
+LISTS = ("changed_inputs", "without_gradient", "missing", "unnamed", "beside")
 
 
 class _Said:

@@ -37,7 +37,6 @@ LOOK = (  # without torch, and so in no time
     "print(json.dumps(Limits(**caps).prepare()))"
 )
 GRACE = 10.0  # seconds that the warm process may take longer than the child
-MOST_TENSORS = 1 << 26  # bytes in one answer
 
 
 class Unsafe(RuntimeError):
@@ -219,7 +218,7 @@ class Sandbox:
                     wire.send(ours, probes)
                 wire.send(ours, request)
                 for _ in range(len(questions) + 3):
-                    reply.messages.append(wire.receive(ours, MOST_TENSORS))
+                    reply.messages.append(wire.receive(ours, wire.MOST))
                     if not isinstance(reply.messages[-1], dict):
                         raise wire.WireError("a message must be a dictionary")
                     if {"done", "unreadable"} & reply.messages[-1].keys():

@@ -1,6 +1,7 @@
 """What the judge makes of answers: which it believes, and the points they get."""
 
 import json
+import socket
 import sys
 import time
 
@@ -10,6 +11,8 @@ import torch
 from mha_lib.check import TASKS, beside, conclude, judged
 from mha_lib.grade import judge, report
 from mha_lib.grade.assignments import Question, parse
+from mha_lib.grade.inside import child, wire
+from mha_lib.grade.submission import Submission
 from tests.check.submissions_broken import BROKEN
 from tests.check.submissions_right import FusedHeadByHead, functional
 from tests.grade.attacks.table import RIGHT
@@ -57,6 +60,19 @@ def test_one_probe_without_an_output_is_judged_as_an_error(answer):
     assert found.properties["runs"] is found.properties["right"] is False
 
 
+def test_an_error_stands_for_what_is_too_large_to_send(monkeypatch):
+    monkeypatch.setattr(wire, "MOST", 2000)
+    small, large = ({"outputs": {"output": torch.ones(n, 7)}} for n in (1, 90))
+    odd = {"outputs": {"output": torch.ones(2).to_sparse()}}
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.sendall(child.packed({"question": "f"}, [large, odd, small]))
+        said, not_dense, kept = wire.receive(ours, 2000)["outcomes"]
+    assert "error" in not_dense
+    assert torch.equal(kept["outputs"]["output"], torch.ones(1, 7))
+    assert said == {"error": "it returned far too many numbers, of the shape (90, 7)"}
+
+
 def test_a_giant_second_answer_is_not_hashed():
     probe = TASKS["attention"].probes(3)[0]
     small = {"output": torch.ones(2, 3)}
@@ -79,6 +95,62 @@ def test_every_way_to_load_weights_reaches_the_judge():
 
 
 # --- points ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("learns", ["other names", "more"])
+def test_names_and_what_a_layer_learns_beside_reach_the_judge(learns):
+    class Layer(torch.nn.Module):
+        def __init__(self, embed_dim, num_heads):
+            super().__init__()
+            self.num_heads, self.q = num_heads, "W_q" if learns != "more" else "q_proj"
+            for name in (self.q, "k_proj", "v_proj", "out_proj"):
+                setattr(self, name, torch.nn.Linear(embed_dim, embed_dim))
+            if learns == "more":
+                self.gain = torch.nn.Parameter(torch.ones(embed_dim))
+
+        def forward(self, query, key, value, mask=None):
+            layers = getattr(self, self.q), self.k_proj, self.v_proj
+            q, k, v = (
+                f(x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+                for f, x in zip(layers, (query, key, value))
+            )
+            scores = q @ k.mT / q.shape[-1] ** 0.5
+            if mask is not None:
+                scores = scores.masked_fill(~mask[..., None, :, :], float("-inf"))
+            weights = scores.softmax(dim=-1)
+            return self.out_proj((weights @ v).transpose(1, 2).flatten(2)), weights
+
+    probes = TASKS["mha"].probes(3)
+    sent = beside.run(Layer, probes)
+    outcomes = [judge._outcome(probe, x) for probe, x in zip(probes, sent)]
+    assert judge.diagnosed("mha", probes, outcomes).verdict == "right"
+    found = judge.diagnosed("mha", probes, outcomes, ["projection_names"])
+    assert (found.verdict, found.properties["projection_names"]) == ("unmet", False)
+
+
+FULL_ROWS = b"""
+import torch
+def padding_mask(lengths, S):
+    mask = torch.arange(S) < lengths[:, None]
+    return mask[:, None].expand(-1, S, -1)
+def merge_heads(x):
+    return x.transpose(1, 2).flatten(2)
+"""
+
+
+@linux
+def test_an_answer_too_large_to_send_costs_no_other_question(warm):
+    questions = [
+        {"name": name, "task": name, "points": 2}
+        for name in ("padding_mask", "merge_heads")
+    ]
+    asked = parse({"id": "a9", "title": "Masks", "questions": questions})
+    with judge.Judge(asked, 1, warm) as it:
+        result = it.grade(Submission(FULL_ROWS, "py", digest=""))
+    assert [part["points"] for part in result["questions"]] == [0.0, 2.0]
+    assert not result["problem"] and "the output must have the shape (B, 1, S)" in text(
+        result["questions"][0]
+    )
 
 
 def test_zeros_are_not_right_where_every_matrix_is_said_to_be_missing():

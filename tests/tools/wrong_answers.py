@@ -18,7 +18,10 @@ SEEN = {
         "score[1].argmax().item() + H, H)",
     ),
 }
-UNSEEN = {"a6 silenced, D of the example"}  # the grader sees it, with another D
+UNSEEN = {  # the grader sees them: D is another, and it looks at the maps
+    "a6 silenced, D of the example",
+    "a6 silenced, its map too",
+}
 TRAINED = {"a5 model"}  # right only after its training, which the grader runs
 WRONG = {
     "a1 softmax, no maximum": ("e = (x - largest).exp()", "e = x.exp()"),
@@ -31,6 +34,14 @@ WRONG = {
     "a1 softmax, single precision": (
         "e = (x - largest).exp()",
         "e = (x.float() - largest.float()).exp()",
+    ),
+    "a1 softmax, answered in float32": (
+        "return e / e.sum(dim=-1, keepdim=True).clamp(min=1)",
+        "return (e / e.sum(dim=-1, keepdim=True).clamp(min=1)).float()",
+    ),
+    "a1 attention_in_loops, answered in float32": (
+        "return torch.stack(rows)",
+        "return torch.stack(rows).float()",
     ),
     "a1 attention_in_loops, single precision": (
         "torch.stack(scores)",
@@ -53,6 +64,10 @@ WRONG = {
     "a2 attention_per_head, interleaved": (
         "slice(h * D, (h + 1) * D)",
         "slice(h, None, num_heads)",
+    ),
+    "a2 attention_per_head, a buffer of float32": (
+        "return torch.cat(contexts, dim=-1)",
+        "return torch.empty(q.shape).copy_(torch.cat(contexts, dim=-1))",
     ),
     "a2 attention_per_head, D = 4": (
         "slice(h * D, (h + 1) * D)",
@@ -160,6 +175,7 @@ WRONG = {
     ),
     "a5 looks_at, turned": ("query, key]", "key, query]"),
     "a5 looks_at, of the heads": (".mean(dim=0)", ".mean(dim=1)"),
+    "a5 looks_at, answered in float32": (".mean(dim=0)", ".mean(dim=0).float()"),
     "a5 looks_at, one number": (".mean(dim=0)", ".mean()"),
     "a5 looks_at, a sum": (".mean(dim=0)", ".sum(dim=0)"),
     "a5 honest_loss, the words left": ("tokens[:, :t]", "tokens[:, t:]"),
@@ -202,6 +218,10 @@ WRONG = {
     "a6 silenced, rows": (
         "weight[:, head * D : (head + 1) * D]",
         "weight[head * D : (head + 1) * D]",
+    ),
+    "a6 silenced, its map too": (
+        "    return new",
+        "        new.k_proj.weight[head * D : (head + 1) * D] = 0\n    return new",
     ),
     "a6 silenced, in place": ("copy.deepcopy(layer)", "layer"),
     "a6 silenced, interleaved": (

@@ -56,6 +56,9 @@ class Slot:
     def put(self, value: Tensor) -> None:
         """Write the matrix; one that is computed has to come out as it was put in."""
         there = getattr(self.owner, self.name)
+        if there.shape[value.dim() :].numel() > 1:
+            kernel = " × ".join(map(str, there.shape[value.dim() :]))
+            raise Advice("wide-kernel", path=self.path, kernel=kernel)
         value = value.reshape(there.shape)
         if not is_parametrized(self.owner, self.name):
             there.data.copy_(value)

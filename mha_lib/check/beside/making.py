@@ -276,9 +276,8 @@ def bound(f: Callable, task: str, extra: tuple, target: Callable | None = None):
         x for x, kind in own.items() if kind is not inspect.Parameter.KEYWORD_ONLY
     ]
     if asked != by_place[: len(asked)]:
-        call.order = [
-            x if x in by_place else f"{x} by keyword" for x in own if x in asked
-        ]
+        names = [*own][: 1 + max(map([*own].index, asked), default=0)]
+        call.order = [x if x in by_place else f"{x} by keyword" for x in names]
     return call
 
 

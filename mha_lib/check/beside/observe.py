@@ -63,14 +63,7 @@ def outcome_of(
         (device,), (other, *_) = devices, elsewhere
         raise Advice("other-device", required=device, got=other)
     if not options.get("device"):
-        changed = [k for k, x in before.items() if not torch.equal(x, given[k])]
-        if changed:
-            outcome["changed_inputs"] = changed
-            outcome["notes"] = [
-                {"code": RESHAPED, "name": k, "before": was, "after": now}
-                for k in changed
-                if (was := str((*before[k].shape,))) != (now := str((*given[k].shape,)))
-            ]
+        outcome |= altered(before, given)
     if options.get("repeat"):
         outcome["outputs"] = {k: copied(x) for k, x in outcome["outputs"].items()}
         output = outcome["outputs"]["output"]  # a view would change with its input
@@ -116,6 +109,26 @@ def outcome_of(
         outcome["notes"] = [*outcome.get("notes", ()), {"code": RETURNED, "got": got}]
     outcome["outputs"] = {k: x.detach() for k, x in outcome["outputs"].items()}
     return outcome
+
+
+def altered(before: Mapping[str, Tensor], after: Mapping[str, object]) -> dict:
+    """Which tensors a call has changed, as an outcome says it; nothing if none."""
+    changed = {
+        name: (was, now)
+        for name, was in before.items()
+        if not (isinstance(now := after.get(name), Tensor) and torch.equal(was, now))
+    }
+    shapes = {
+        name: [str((*x.shape,)) for x in pair if isinstance(x, Tensor)]
+        for name, pair in changed.items()
+    }
+    notes = [
+        {"code": RESHAPED, "name": name, "before": was, "after": now}
+        for name, (was, *others) in shapes.items()
+        for now in others
+        if was != now
+    ]
+    return {"changed_inputs": [*changed], "notes": notes} if changed else {}
 
 
 def _strided(x: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from .driven import driven
 from .find import one_for_all, places_of
 from .load import ORDERS, holders_of
 from .making import axes_of, bound, construct, is_lazy, makes_layers, unwrapped
-from .observe import cast, outcome_of
+from .observe import altered, cast, outcome_of
 from .unfinished import dots, unfinished
 from .ways import LAYERS, Way, try_ways, ways_to_call
 from .words import CHOSEN_DROPOUT, RAN_WITH, REORDERED, UNFINISHED, Advice, failure
@@ -114,7 +114,9 @@ class _Runner:
         if order := getattr(call, "order", None):
             note = {"code": REORDERED, "order": ", ".join(order)}
             outcome["notes"] = [*outcome.get("notes", ()), note]
-        outcome |= {name: lacking for name, lacking in lacks.items() if lacking}
+        for name, lacking in lacks.items():
+            if lacking:
+                outcome[name] = outcome.get(name, type(lacking)()) + lacking
         if others:
             outcome["alternatives"] = dict(zip(loadings[1:], others))
         if options.get("device"):  # a shape says enough
@@ -221,7 +223,11 @@ def _prepared(runner: _Runner, probe: dict):
             raise Skip("a function has no training mode")
         extra = () if weights is None else (weights, probe["sizes"]["H"])
         call = bound(submission, task, extra)
-        yield call, [""], lambda loading: None, {}
+        lacks: dict[str, list] = {}
+        before = {k: x.clone() for k, x in (weights or {}).items()}
+        yield call, [""], lambda loading: None, lacks
+        if not probe["options"].get("device"):
+            lacks |= altered(before, weights or {})  # they are inputs, too
         return
     if is_lazy(submission):
         if submission is runner.submission:

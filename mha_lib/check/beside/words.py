@@ -50,6 +50,8 @@ ADVICE = {  # what to do, by the code of the error
     "that all heads have the same weights: make a new one each time, "
     "[… for _ in range(num_heads)]",
     OTHER_SHAPE: "`{name}` must have the shape {axes} = {required}; yours has {got}",
+    "wide-kernel": "the kernel of {path} must be 1, as a projection sees one token at "
+    "a time; yours is {kernel} wide",
     "wants-more": "{name} must be made as {name}(embed_dim, num_heads); it also wants "
     "{wants!r}. Pass a module that you made, or give the parameter a default",
     "not-made": "{name}({given}) could not be made: {error}",

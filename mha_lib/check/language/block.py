@@ -199,7 +199,7 @@ def call(Block, x, mask, H, own, seed, asked):
             one.data = torch.randn(one.shape, generator=generator)
             other.data = one.data.clone() if one.shape == other.shape else other.data
         wide = torch.randn(*x.shape[:2], 12, generator=generator)
-        one, other = (answer(part, wide) for part in cut)
+        one, other = (answer(part, wide.clone()) for part in cut)
         return torch.tensor([*heads, float(not torch.equal(one, other))])
     if asked != "gradients":
         return answer(block, x)

@@ -141,6 +141,7 @@ SHOWN: dict[str, str | Callable[..., str]] = {
     ),
     "other-kind": "Your result holds {yours}; {right} is right.",
     "other-mask": "mask{place} is {yours}; {right} is right.",
+    "other-truth": "output{place} is {yours}; {right} is right.",
     "other-number": _number,
     # of what has no name: where it shows, and what to do next
     "cases": lambda right, wrong, most=None: (

@@ -92,15 +92,25 @@ def stand_in(module: ModuleType, sources: dict[str, str]) -> None:
 def packed(told: dict, outcomes: list[dict]) -> bytes:
     """The message; in the place of an outcome that cannot be sent stands an error."""
     try:
-        return wire.pack(told | {"outcomes": outcomes})
+        message = wire.pack(told | {"outcomes": outcomes})
+        if len(message) <= wire.MOST:
+            return message
     except (TypeError, RuntimeError, MemoryError):
-        return wire.pack(told | {"outcomes": [sendable(x) for x in outcomes]})
+        pass
+    kept, left = [], wire.MOST
+    for outcome in outcomes:
+        kept.append(sendable(outcome, left))
+        left -= len(wire.pack(kept[-1]))
+    return wire.pack(told | {"outcomes": kept})
 
 
-def sendable(outcome: dict) -> dict:
-    """The outcome; an error instead, if it holds what cannot be sent."""
+def sendable(outcome: dict, room: int) -> dict:
+    """The outcome; an error instead, if it holds what cannot be sent, or too much."""
     try:
-        wire.pack(outcome)
-        return outcome
+        size = len(wire.pack(outcome))
     except (TypeError, RuntimeError, MemoryError) as error:
         return {"error": cells.describe(error)}
+    if size <= room:
+        return outcome
+    shape = tuple(outcome["outputs"]["output"].shape)
+    return {"error": f"it returned far too many numbers, of the shape {shape}"}

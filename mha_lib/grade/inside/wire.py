@@ -23,6 +23,7 @@ DTYPES = {
 }
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
 TEXT = 1 << 20  # the longest JSON text that is read, in bytes
+MOST = 1 << 26  # bytes of tensors in one answer
 LENGTH = struct.Struct("!I")
 
 # What reads a tensor is looked up before a submission could replace it.

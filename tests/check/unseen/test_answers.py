@@ -1,9 +1,10 @@
 """What is said of unseen programs is true, or asks for a step that helps."""
 
 import pytest
+import torch
 from torch.nn import functional as F
 
-from mha_lib.check import check
+from mha_lib.check import check, own_task, registered
 from mha_lib.check.language.step import training_step
 from tests.check.unseen.usual import Attention, Plain, PlainModel
 
@@ -218,3 +219,66 @@ def test_biases_that_are_not_added_need_no_fused_weight():
     report = check(WithoutBiases, "mha")
     assert report.diagnosis.mistakes == ["no-bias-qkv"]
     assert "b_q, b_k and b_v are not added" in repr(report)
+
+
+class AddsTwiceInPlace(Plain):
+    def forward(self, x, mask):
+        h = self.norm1(x)
+        x += self.attention(h, h, h, mask)[0]
+        x += self.mlp(self.norm2(x))
+        return x
+
+
+def test_what_comes_back_changed_in_place_depends_on_the_heads():
+    said = repr(check(AddsTwiceInPlace, "block"))
+    assert said.startswith("Not right yet") and "x held other numbers." in said
+    assert "number of heads" not in said
+
+
+class NeedsAnotherArgument(Attention):
+    def forward(self, query, key, value, need_weights=True, mask=None):
+        return super().forward(query, key, value, mask)
+
+
+def test_an_argument_between_those_of_the_task_is_named():
+    said = repr(check(NeedsAnotherArgument, "mha", requires=["call_by_place"]))
+    assert "yours has query, key, value, need_weights, mask." in said
+
+
+def masks_the_weights(q, k, v, mask=None):
+    weights = (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1)
+    if mask is not None:
+        weights = weights * mask
+        weights = weights / (weights.sum(-1, keepdim=True) + 1e-9)
+    return weights @ v, weights
+
+
+def test_weights_that_a_loud_key_rounds_to_zero_are_not_called_detached():
+    required = ["weights", "weights_gradients"]
+    said = repr(check(masks_the_weights, "attention", requires=required))
+    assert "a hidden key has by far the largest score" in said
+    assert "No gradient flows" not in said
+
+
+class SeesNeighbours(Attention):
+    def __init__(self, embed_dim, num_heads):
+        super().__init__(embed_dim, num_heads)
+        self.out_proj = torch.nn.Conv1d(embed_dim, embed_dim, 3, padding=1)
+
+
+def test_a_wide_kernel_is_told_by_its_width():
+    said = repr(check(SeesNeighbours, "mha"))
+    assert (
+        "the kernel of out_proj.weight must be 1" in said and "yours is 3 wide" in said
+    )
+    assert "RuntimeError" not in said and "3 is H" not in said
+
+
+def test_a_table_of_truths_is_not_called_a_mask():
+    def above(x):
+        return x > 0
+
+    task = own_task("above", above, lambda _: {"two": {"x": torch.tensor([1.0, -1.0])}})
+    with registered(task):
+        said = repr(check(lambda x: x < 0, "above"))
+    assert "output[0] is False; True is right." in said and "mask" not in said
