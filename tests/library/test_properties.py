@@ -68,6 +68,7 @@ def test_gradcheck(subject, mask):
 
 
 @pytest.mark.long
+@pytest.mark.sweep(3)
 @every_subject
 @with_and_without_mask
 def test_gradgradcheck(subject, mask):
