@@ -41,9 +41,11 @@ from tools.browser import launch
 WORDS = "the cat chased the dog then slept".split()  # noqa: SIM905
 FRAME = {1: 16, 4: 32}  # milliseconds, by how much the processor is slowed down
 WORK = {"EventDispatch", "FireAnimationFrame", "UpdateLayoutTree", "Layout"}
-WORK |= {"PrePaint", "Paint", "Layerize", "Commit", "FunctionCall", "TimerFire"}
+WORK |= {"PrePaint", "Paint", "Layerize", "FunctionCall", "TimerFire"}
 WORK |= {IDLE := "FireIdleCallback"}
+END = "Commit"  # of a frame, which then leaves the main thread
 CATEGORIES = ["devtools.timeline", "blink.user_timing"]
+CATEGORIES += ["disabled-by-default-devtools.timeline"]  # of END
 CONTROLS = "button, select, textarea, input, .mha-map[tabindex]"
 LEFT_OUT = ["copy link"]  # writes to the clipboard
 CALM = 60  # milliseconds, in which a page that scrolled or was pointed at is drawn
@@ -126,6 +128,9 @@ def work_of_each(events: list[dict]) -> list[float]:
     """Milliseconds of the main thread in the longest frame of each act.
 
     By the thread's own clock, which stands while other programs have the processor.
+
+    Raises:
+        ValueError: a trace in which no frame ends; all of them would count as one.
     """
     marks = [x for x in events if x["name"] in ("act", "done") and x["ph"] in "RI"]
     thread = marks[0]["pid"], marks[0]["tid"]
@@ -133,12 +138,16 @@ def work_of_each(events: list[dict]) -> list[float]:
         (
             x
             for x in events
-            if x["name"] in WORK | {IDLE}
+            if x["name"] in WORK | {END}
             and (x["pid"], x["tid"]) == thread
             and "tdur" in x
         ),
         key=lambda x: x["ts"],
     )
+    if not any(x["name"] == END for x in tasks):
+        raise ValueError(
+            f"frames must end with {END!r}; the trace has none: record {CATEGORIES[-1]}"
+        )
     moments = sorted(x["ts"] for x in marks)
     return [
         longest_frame([x for x in tasks if start <= x["ts"] < end])
@@ -156,7 +165,7 @@ def longest_frame(tasks: list[dict]) -> float:
             idle.append([span])
         elif not (idle and span[0] < idle[-1][0][1]):  # no part of an idle task
             frames[-1].append(span)
-        if x["name"] == "Commit":
+        if x["name"] == END:
             frames.append([])
     return max(map(union, [*frames, *idle])) / 1000
 

@@ -65,21 +65,23 @@ function way(ui, trait, title, followed, moves) {
   let [known, shown, at] = ["", null, 0]; // shown: the state, and what was there before
   let from = null;
   const statement = () => JSON.stringify([ui.get(trait), sizesOf(ui), Math.min(stepOf(ui), ui.get(trait).length - 1)]);
+  /** The state that is reached: an error ends the steps. */
+  const reached = (states) => Math.min(stepOf(ui), ui.get(trait).length - 1, states.length - 1);
+  const stepsOnce = () => Math.abs(reached(run(ui.get(trait), sizesOf(ui))) - at) === 1; // else nothing travels
   moves.push(() => {
-    from = shown && !motionReduced() && statement() !== known ? whereabouts(body) : new Map();
+    from = shown && ui.get(trait).length && stepsOnce() && !motionReduced() ? whereabouts(body) : new Map();
   });
   ui.follow(() => {
     const [steps, sizes] = [ui.get(trait), sizesOf(ui)];
     node.hidden = steps.length === 0;
     if (!steps.length) return;
-    const now = Math.min(stepOf(ui), steps.length - 1);
     const same = trait === "beside" && !parted(ui);
     body.inert = same;
     put(body, { class: same ? "mha-same" : "" }); // in its place already, and it travels on
     const state = `${statement()} ${same}`;
     if (state !== known) {
       const states = run(steps, sizes);
-      const here = Math.min(now, states.length - 1); // an error ends the steps
+      const here = reached(states);
       const ended = here === states.length - 1;
       const { mark, short } = here ? judge(states[here], sizes) : { mark: "…", short: "as it lies in memory" };
       become(code, as("code", {}, pieces(steps).map(([text, i]) => as("span", {

@@ -88,6 +88,8 @@ export default widget("Model lab", (ui) => {
           }
           read();
         }
+        await idle();
+        made.view(asked()); // the next view then finds its code at hand
         lab = made;
         trouble = "";
       }).catch((error) => {
@@ -426,17 +428,16 @@ const shortened = (word) => (word.length > 5 && !word.endsWith(QUOTE) ? `${word.
 /** A causal map as one picture, always as large: another size would be laid out anew. */
 function paint(canvas, map, colours) {
   const picture = new ImageData(SMALL, SMALL);
+  const pixels = new Uint32Array(picture.data.buffer);
+  const bytes = new Uint8Array(4); // of one colour
   const edge = (k) => Math.round(k * SMALL / map.length);
-  map.forEach((row, i) => row.slice(0, i + 1).forEach((x, j) => {
-    const [r, g, b] = shade(colours, x);
-    for (let y = edge(i); y < edge(i + 1); y++) {
-      for (let at = 4 * (y * SMALL + edge(j)); at < 4 * (y * SMALL + edge(j + 1)); at += 4) {
-        picture.data[at] = r;
-        picture.data[at + 1] = g;
-        picture.data[at + 2] = b;
-        picture.data[at + 3] = 255;
-      }
+  map.forEach((row, i) => {
+    const [from, to] = [edge(i), edge(i + 1)].map((y) => y * SMALL);
+    for (let j = 0; j <= i; j++) {
+      bytes.set([...shade(colours, row[j]), 255]);
+      pixels.fill(new Uint32Array(bytes.buffer)[0], from + edge(j), from + edge(j + 1));
     }
-  }));
+    for (let line = from + SMALL; line < to; line += SMALL) pixels.copyWithin(line, from, from + SMALL);
+  });
   canvas.getContext("2d").putImageData(picture, 0, 0);
 }

@@ -45,12 +45,15 @@ export function makeLab(packed) {
     const ids = read(text);
     if (!ids.length) return null;
     const runners = [whole, without(off)];
-    let further = null;
+    let [lost, further] = [null, null];
     const reads = runners.map((runner) => runner.read(ids));
-    const [before, now] = reads.map((rows) => chances(rows.at(-1).logits, temperature));
+    const before = chances(reads[0].at(-1).logits, temperature);
+    const now = off.length ? chances(reads[1].at(-1).logits, temperature) : before;
     const likeliest = (other) => {
-      const most = (i) => Math.max(before[i], other[i]);
-      return range(tokens.length).sort((a, b) => most(b) - most(a) || a - b).slice(0, LISTED).filter(most);
+      const most = before.map((p, i) => Math.max(p, other[i]));
+      const least = most.toSorted().at(-LISTED) ?? 0; // few are left to be put in order
+      return range(tokens.length).filter((i) => most[i] && most[i] >= least)
+        .sort((a, b) => most[b] - most[a] || a - b).slice(0, LISTED);
     };
     const other = off.length || !compared.length ? now
       : chances(without(compared).read(ids).at(-1).logits, temperature);
@@ -63,7 +66,9 @@ export function makeLab(packed) {
       of: idsOf(text).length,
       next: likeliest(now).map((i) => [tokens[i], before[i], now[i]]),
       most: off.length || compared.length ? [tokens[one], before[one], other[one]] : null,
-      losses: reads.map(lossOf),
+      get losses() { // each of all tokens: as what goes on
+        return (lost ??= reads.map(lossOf));
+      },
       get goes() { // ten tokens more: computed when it is asked for
         return (further ??= runners.map((runner) => goOn(runner, ids, FURTHER).map((i) => tokens[i]).join("")));
       },

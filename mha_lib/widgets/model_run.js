@@ -42,12 +42,6 @@ function leastOf(logits) {
   return highest + Math.log(total);
 }
 
-/** log softmax of one row. */
-export function logSoftmax(logits) {
-  const least = leastOf(logits);
-  return Float64Array.from(logits).map((x) => x - least);
-}
-
 /**
  * A model at work. `read(tokens)` makes it know what these tokens lead to; what it knew
  * of the same beginning is kept, so that one token more costs one token.
@@ -152,7 +146,9 @@ export function chances(logits, temperature) {
     const best = logits.indexOf(Math.max(...logits));
     return Float64Array.from(logits, (_, i) => (i === best ? 1 : 0));
   }
-  return logSoftmax(logits.map((x) => x / temperature)).map(Math.exp);
+  const scaled = logits.map((x) => x / temperature);
+  const least = leastOf(scaled);
+  return scaled.map((x) => Math.exp(x - least));
 }
 
 /** A number in 0…1 that depends on seed and place alone: mulberry32, mixed. */

@@ -78,3 +78,7 @@ def test_of_an_act_the_longest_frame_counts():
         event("done", 60_000),
     ]
     assert widgets.work_of_each(events) == [5.0, 3.0]
+
+    without_ends = [x for x in events if x["name"] != "Commit"]
+    with pytest.raises(ValueError, match="frames must end with 'Commit'"):
+        widgets.work_of_each(without_ends)

@@ -515,6 +515,23 @@ def test_split_offers_cat_alone(live):
     assert offered == ["cat"]
 
 
+def test_places_are_read_only_where_numbers_travel(live):
+    """To read the places of all cells takes longer than to light one of them."""
+    opened = live(HeadLayout(2, 6, 3))
+    opened.page.evaluate("""() => {
+        window.read = 0;
+        const place = Element.prototype.getBoundingClientRect;
+        Element.prototype.getBoundingClientRect = function () {
+            window.read += this.matches('.mha-cell');
+            return place.call(this);
+        };
+    }""")
+    way(opened).locator(".mha-cell").nth(9).click()
+    read = opened.page.evaluate("window.read")
+    opened.button("from the start").click()
+    assert (read, opened.page.evaluate("window.read") > 0) == (0, True)
+
+
 def test_what_did_not_change_is_not_drawn_anew(live):
     opened = live(HeadLayout())
     watch = """node => {
