@@ -109,21 +109,21 @@ TIES = {
     "mha_sequence_first": LAYER,
     "split_concat": SPLIT,
 }
+ONCE = "under the other mistake a mask fits one probe alone, where B = T = S"
+OF_ONE = ("mask-of-first-sequence", "mask-of-last-query")
 # And those that some seeds tell apart: what is NaN depends on where the holes are.
 LAYER_SOMETIMES = [
     *((both(name, *REPEATED), NAN) for name in ("log-softmax", "no-softmax")),
     (both("batch-axis-as-heads", "mask-inverted", "zero-scores-hidden"), NAN),
+    (both("layout-exchanged", *REPEATED), ONCE),
+    (both("split-axis-left", *REPEATED, "layout-exchanged"), ONCE),
 ]
-ONCE = "under the other mistake a mask fits one probe alone, where B = T = S"
-OF_ONE = ("mask-of-first-sequence", "mask-of-last-query")
 SOMETIMES = {
     "attention": [],
     "mha": LAYER_SOMETIMES,
     "mha_sequence_first": [
         *LAYER_SOMETIMES,
         *((both(x, *OF_ONE), ONCE) for x in ("layout-exchanged", "split-axis-left")),
-        (both("layout-exchanged", *REPEATED), ONCE),
-        (both("split-axis-left", *REPEATED, "layout-exchanged"), ONCE),
     ],
     "split_concat": [
         *(
