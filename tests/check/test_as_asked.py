@@ -192,6 +192,7 @@ def test_overlapping_slices_are_no_limit():
         return torch.stack([x[..., h : h + D] for h in range(num_heads)], 1)
 
     said = repr(check(split_heads))
+    assert "It is right but for the cut, where head h" in said
     assert "which overlap" in said and "In our tries" not in said
 
 

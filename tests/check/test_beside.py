@@ -362,9 +362,6 @@ def test_a_cube_of_another_shape_is_a_sentence():
             super().__init__(embed_dim, num_heads)
             self.U = nn.Parameter(torch.zeros(num_heads, embed_dim, embed_dim))
 
-        def forward(self, query, key, value, mask=None):
-            return torch.einsum("bte,hec->btc", query, self.U) + 0 * self.W.sum()
-
     layers = {"qkv": "W", "o": "U"}
     words = "`U` must have the shape (H, D, E) = (3, 5, 15); yours has (3, 15, 15)"
     words += ". Here 3 is H, 5 is D, 15 is E."

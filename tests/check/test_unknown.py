@@ -272,15 +272,6 @@ def test_integers_are_not_called_scores():
     assert "What you return as the weights is the key of the largest weight" in said
 
 
-class Overlaps(Right):
-    def heads(self, x):
-        return torch.stack([x[..., h : h + self.d_k] for h in range(self.h)], 1)
-
-
-def test_what_is_said_of_heads_that_overlap_names_no_variable():
-    assert "It is right but for the cut, where head h" in repr(check(Overlaps, "mha"))
-
-
 def test_weights_of_0_are_not_called_nan():
     def split_concat(queries, keys, weights, num_heads, causality=False):
         def heads(x, r):
