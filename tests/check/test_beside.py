@@ -142,6 +142,7 @@ def test_a_dictionary_must_tell_its_output():
 
 
 @pytest.mark.long
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize(
     "layer",
     [
@@ -240,6 +241,7 @@ def test_what_runs_beside_a_submission_imports_in_one_direction_and_no_more_of_o
 
 
 @pytest.mark.long
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", HEAD_COUNTS.split())
 def test_the_number_of_heads_has_many_names(name):
     layer = counted(name)
@@ -339,6 +341,7 @@ def test_the_axes_of_cubes_are_read_off_a_layer_of_other_sizes():
 
 
 @pytest.mark.long
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("E, H", [(16, 2), (15, 3), (12, 4)])
 @pytest.mark.parametrize("layer", [OneCube, HeadThenKind, ThreeOfHeads, Cubes])
 def test_cubes_of_a_module_are_found_by_their_sizes(layer, E, H):

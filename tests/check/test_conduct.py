@@ -406,6 +406,7 @@ class BothAxes(OneAxisAtATime):
         return super().forward(query, key, value, mask)
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("seed", [0, 7])
 def test_a_mask_for_all_queries_of_all_sequences_is_broadcast_too(seed):
     options = {"requires": ["mask_broadcasts"], "seed": seed}

@@ -165,6 +165,7 @@ class NoReturnWithMask(nn.Module):
         return None
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("right", [Fused, FusedHeadByHead, BareMatrices, Right])
 def test_a_branch_without_return_is_a_sentence_and_no_matter_of_sizes(right):
     forgets = type("Forgets", (NoReturnWithMask, right), {})
@@ -282,6 +283,7 @@ def test_a_class_that_exits_is_a_sentence():
 
 
 @pytest.mark.long
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize("task", ["mha", "mha_sequence_first", "split_concat"])
 @pytest.mark.parametrize(
     "cut",

@@ -268,7 +268,7 @@ def test_who_explains_the_masks_goes_before_who_does_not(other, fill):
     check_pair("mha", route, tied)
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(
     "pair",
     [

@@ -135,6 +135,7 @@ class OneNumber(Right):
 
 
 @pytest.mark.long
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("number", [torch.inf, torch.nan, 1e30, 1e6])
 def test_one_number_that_cannot_be_does_not_let_everything_pass(number):
     layer = type("Layer", (OneNumber,), {"number": number})
@@ -190,6 +191,7 @@ def test_a_fill_of_a_layer_leaks_too(layer):
 
 
 @pytest.mark.long
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize(
     "dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16]
 )
@@ -201,6 +203,7 @@ def test_a_fill_that_is_low_enough_is_right(dtype):
         assert diagnose(layer, "mha", num_heads=2).verdict == "right"
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("seed", range(3))
 def test_a_turned_mask_is_named_where_it_fits_no_other_sizes(seed):
     class Turns(Right):

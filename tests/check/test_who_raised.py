@@ -53,6 +53,7 @@ class NotMade(torch.nn.Module):
 
 
 @pytest.mark.long
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize(
     "submission",
     [
