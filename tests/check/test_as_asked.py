@@ -57,6 +57,7 @@ class Keeps(Layer):
         self.dropout = dropout
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("layer", [Ignores, IgnoresNone, Keeps])
 def test_a_dropout_that_is_not_used_is_none_where_none_is_asked_for(layer):
     report = check(layer, "mha", requires=A2)
@@ -115,6 +116,7 @@ def softmax_in_float32(q, k, v, mask=None):
     return s.softmax(-1, dtype=torch.float32).to(q.dtype) @ v
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("seed", range(3))
 def test_it_is_told_that_float64_is_computed_in_float32(seed):
     told = "Not a mistake: float64 comes back with the digits of float32"
@@ -192,6 +194,7 @@ def test_overlapping_slices_are_no_limit():
         return torch.stack([x[..., h : h + D] for h in range(num_heads)], 1)
 
     said = repr(check(split_heads))
+    assert "It is right but for the cut, where head h" in said
     assert "which overlap" in said and "In our tries" not in said
 
 
@@ -236,6 +239,7 @@ def test_a_difference_that_is_taken_for_a_boolean_is_told_as_one_thing():
     assert [x.code for x in found.evidence] == ["as-if-apart"]
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("seed", [0, 5])
 def test_under_a_relu_the_bias_of_the_key_is_not_harmless(seed):
     def by_heads(queries, keys, weights, num_heads, causality=False):

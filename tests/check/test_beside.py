@@ -142,6 +142,7 @@ def test_a_dictionary_must_tell_its_output():
 
 
 @pytest.mark.long
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize(
     "layer",
     [
@@ -240,6 +241,7 @@ def test_what_runs_beside_a_submission_imports_in_one_direction_and_no_more_of_o
 
 
 @pytest.mark.long
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", HEAD_COUNTS.split())
 def test_the_number_of_heads_has_many_names(name):
     layer = counted(name)
@@ -339,6 +341,7 @@ def test_the_axes_of_cubes_are_read_off_a_layer_of_other_sizes():
 
 
 @pytest.mark.long
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("E, H", [(16, 2), (15, 3), (12, 4)])
 @pytest.mark.parametrize("layer", [OneCube, HeadThenKind, ThreeOfHeads, Cubes])
 def test_cubes_of_a_module_are_found_by_their_sizes(layer, E, H):
@@ -361,9 +364,6 @@ def test_a_cube_of_another_shape_is_a_sentence():
         def __init__(self, embed_dim, num_heads):
             super().__init__(embed_dim, num_heads)
             self.U = nn.Parameter(torch.zeros(num_heads, embed_dim, embed_dim))
-
-        def forward(self, query, key, value, mask=None):
-            return torch.einsum("bte,hec->btc", query, self.U) + 0 * self.W.sum()
 
     layers = {"qkv": "W", "o": "U"}
     words = "`U` must have the shape (H, D, E) = (3, 5, 15); yours has (3, 15, 15)"

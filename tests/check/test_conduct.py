@@ -1,6 +1,7 @@
 """What one call does not show: dropout, dtypes, devices and gradients."""
 
 import re
+from functools import cache
 
 import pytest
 import torch
@@ -15,12 +16,18 @@ from tests.check.submissions_wrong import WRONG, Drops
 from tests.check.test_guessed import attention as right_attention
 
 
+@cache
+def checked(layer):
+    """Once for several tests."""
+    return check(layer, "mha")
+
+
 class DropsWeights(Drops):
     weights = Drops.drop
 
 
 def test_dropout_that_is_right_is_not_faulted():
-    found = diagnose(DropsWeights, "mha")
+    found = checked(DropsWeights).diagnosis
     assert found.verdict == "right" and found.properties["dropout"]
 
 
@@ -73,7 +80,7 @@ class IgnoresItsDropout(Drops):
     ],
 )
 def test_dropout_holds_where_it_was_judged_and_is_right(submission, holds):
-    assert diagnose(submission, "mha").properties.get("dropout") is holds
+    assert checked(submission).diagnosis.properties.get("dropout") is holds
 
 
 class DropsIfAsked(DropsOnOutput):
@@ -125,10 +132,11 @@ class AveragesWhatItDropped(DropsWeights):
     ],
 )
 def test_weights_may_come_back_before_or_after_dropout(submission, advice):
-    found = diagnose(submission, "mha")
+    report = checked(submission)
+    found = report.diagnosis
     assert (found.verdict, found.mistakes, found.advice) == ("right", [], advice)
     words = "Worth knowing: The returned weights do not sum to 1 in training"
-    assert (words in repr(check(submission, "mha"))) == bool(advice)
+    assert (words in repr(report)) == bool(advice)
 
 
 def test_where_training_fails_dropout_does_not_hold():
@@ -236,15 +244,16 @@ def detached_key(q, k, v, mask=None):
     ],
 )
 def test_where_no_gradient_arrives_is_said(submission, task, lost):
-    found = diagnose(submission, task)
+    report = check(submission, task)
+    found = report.diagnosis
     assert (found.verdict, found.properties["gradients"]) == ("unmet", False)
     words = f"No gradient reaches {lost} used? If so, a detach, .data, a no_grad or"
     assert found.to_dict()["unmet"][0].startswith(words)
-    assert words in repr(check(submission, task))
+    assert words in repr(report)
 
 
 def test_a_layer_that_learns_is_told_nothing_about_gradients():
-    found = diagnose(Right, "mha")
+    found = checked(Right).diagnosis
     assert found.properties["gradients"]
     assert found.unmet == []
 
@@ -397,6 +406,7 @@ class BothAxes(OneAxisAtATime):
         return super().forward(query, key, value, mask)
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("seed", [0, 7])
 def test_a_mask_for_all_queries_of_all_sequences_is_broadcast_too(seed):
     options = {"requires": ["mask_broadcasts"], "seed": seed}

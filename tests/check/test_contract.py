@@ -113,6 +113,7 @@ MADE = "of a query that sees no key is made of "
 ON_TOP = [(x, task) for x, task, requires, name in BROKEN if name in requires]
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize(
     "submission, task", ON_TOP, ids=[x.__name__ for x, _ in ON_TOP]
 )
@@ -216,19 +217,20 @@ def test_each_probe_of_conduct_has_words_and_no_name_for_a_mistake():
 
 
 @pytest.mark.long
+@pytest.mark.sweep(3)
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize(
     "submission, task", [(with_einsum, "attention"), (Right, "mha")]
 )
-def test_other_dtypes_have_their_own_loud_scores(submission, task, dtype):
+def test_other_dtypes_have_their_own_loud_scores(submission, task, dtype, seed):
     if submission is with_einsum:
 
         def submission(q, k, v, mask=None):
             w = weights_of(q, k, mask)
             return w @ v, w
 
-    for seed in range(3):
-        assert diagnose(submission, task, dtype=dtype, seed=seed).verdict == "right"
+    assert diagnose(submission, task, dtype=dtype, seed=seed).verdict == "right"
     if task == "attention":
 
         def naive(q, k, v, mask=None):
@@ -236,7 +238,8 @@ def test_other_dtypes_have_their_own_loud_scores(submission, task, dtype):
             e = e if mask is None else e * mask
             return e / e.sum(-1, keepdim=True) @ v
 
-        assert diagnose(naive, task, dtype=dtype).properties["large_scores"] is False
+        found = diagnose(naive, task, dtype=dtype, seed=seed)
+        assert found.properties["large_scores"] is False
 
 
 def test_a_gradient_is_compared_only_where_the_numbers_are_right():

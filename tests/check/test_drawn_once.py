@@ -28,7 +28,7 @@ class Rude(BatchedMHA):
         return answer
 
 
-@pytest.mark.sweep(3)
+@pytest.mark.sweep(5)
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("submission", [rude, Rude], ids=["function", "class"])
 def test_a_call_that_changes_everything_changes_no_probe(task, submission):

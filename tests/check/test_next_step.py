@@ -65,7 +65,9 @@ def test_attention_is_not_asked_for_heads_or_projections():
         assert not re.search("head|projection|join", last), last
 
 
-def test_heads_that_are_right_are_told():
+@pytest.mark.sweep(3)
+@pytest.mark.parametrize("seed", range(3))
+def test_heads_that_are_right_are_told(seed):
     class OfHeadZero(Right):
         def forward(self, query, key, value, mask=None):
             q, k, v = (
@@ -77,9 +79,8 @@ def test_heads_that_are_right_are_told():
                 s = s.masked_fill(~mask[:, None], -1e9)
             return self.w_o(self.join(s.softmax(-1) @ v[:, :1].expand_as(v)))
 
-    for seed in range(3):
-        said = repr(check(OfHeadZero, "mha", seed=seed))
-        assert re.search(r"  Head 0 is right, heads? 1.* (is|are) not: which", said)
+    said = repr(check(OfHeadZero, "mha", seed=seed))
+    assert re.search(r"  Head 0 is right, heads? 1.* (is|are) not: which", said)
 
 
 def test_a_fact_that_is_a_next_step_needs_no_other():

@@ -54,6 +54,7 @@ def test_the_reference_is_right_without_a_search(task, no_search):
 
 
 @pytest.mark.long
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize(
     ("submission", "task"),
     [

@@ -110,6 +110,7 @@ class Buffered(Right):
 
 
 @pytest.mark.long
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("seed", [0, 41])
 @pytest.mark.parametrize(
     "layer",

@@ -27,7 +27,7 @@ NAMED = {
 
 
 @pytest.mark.long
-@pytest.mark.sweep(2)
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", SAID)
 def test_a_fact_is_said_and_no_name(name):
     found = diagnose(made(name, TYPICAL[name].source), TYPICAL[name].task)

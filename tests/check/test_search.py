@@ -46,7 +46,7 @@ def check_that_it_is_named(task, stage, seed):
         assert not found.properties["right"]
 
 
-@pytest.mark.sweep(5)
+@pytest.mark.sweep(8)
 @pytest.mark.parametrize(
     ("seed", "tried"),
     enumerate(TRIED),
@@ -133,12 +133,10 @@ def test_the_right_answer_is_right_for_several_seeds_and_policies(task):
 
 
 @pytest.mark.long
-def test_stacks_of_up_to_six_are_named_and_the_first_is_to_be_mended_first():
-    stages = stages_for("mha")
-    by_name = {n: s for options in stages.values() for s in options for n in s.names}
-    for names in (
-        ("split-interleaved", "no-scale", "mask-inverted"),
-        ("wq-wk-swapped", "scale-num-heads", "merge-reversed", "no-bias-out"),
+@pytest.mark.sweep(3)
+@pytest.mark.parametrize(
+    "names",
+    [
         (
             "no-bias-q",
             "cosine-scores",
@@ -147,8 +145,15 @@ def test_stacks_of_up_to_six_are_named_and_the_first_is_to_be_mended_first():
             "merge-interleaved",
             "residual",
         ),
-    ):
-        path = tuple(by_name[name] for name in names)
-        found = conclude("mha", *executed("mha", path))
-        assert found.verdict == "stacked"
-        assert found.mistakes == list(names)
+        ("wq-wk-swapped", "scale-num-heads", "merge-reversed", "no-bias-out"),
+        ("split-interleaved", "no-scale", "mask-inverted"),
+    ],
+    ids=len,
+)
+def test_stacks_of_up_to_six_are_named_and_the_first_is_to_be_mended_first(names):
+    stages = stages_for("mha")
+    by_name = {n: s for options in stages.values() for s in options for n in s.names}
+    path = tuple(by_name[name] for name in names)
+    found = conclude("mha", *executed("mha", path))
+    assert found.verdict == "stacked"
+    assert found.mistakes == list(names)

@@ -121,9 +121,9 @@ def test_heads_that_no_mask_reaches_are_told():
         (SomeHeadsMasked, r"these heads are: 0; and these are not: 1, 2"),
         (LastHeadNotMasked, r"these heads are: 0, 1"),
     ):
-        found = diagnose(layer, "mha")
-        assert any(x.code == "masks-of-heads" for x in found.evidence)
-        assert words in repr(check(layer, "mha"))
+        report = check(layer, "mha")
+        assert any(x.code == "masks-of-heads" for x in report.diagnosis.evidence)
+        assert words in repr(report)
 
 
 def test_a_mask_that_is_wrong_for_all_heads_is_not_told_of_some():

@@ -29,14 +29,14 @@ def diagnosed(submission, task):
     return diagnose(submission, task, seed=len(named(submission)))
 
 
-@pytest.mark.sweep(5)
+@pytest.mark.sweep(7)
 @pytest.mark.parametrize("submission, task", RIGHT, ids=[named(s) for s, _ in RIGHT])
 def test_nothing_that_is_right_is_faulted(submission, task):
     found = diagnosed(submission, task)
     assert found.mistakes == [] and found.verdict == "right"
 
 
-@pytest.mark.sweep(5)  # of those above, which are diagnosed once
+@pytest.mark.sweep(7)  # of those above, which are diagnosed once
 @pytest.mark.parametrize("submission, task", RIGHT, ids=[named(s) for s, _ in RIGHT])
 def test_properties_have_names_that_are_known(submission, task):
     told = diagnosed(submission, task).to_dict()
@@ -93,7 +93,7 @@ def test_most_of_what_is_wrong_has_a_name():
 
 
 @pytest.mark.long
-@pytest.mark.sweep(5)
+@pytest.mark.sweep(7)
 @pytest.mark.parametrize(
     "submission, task, names", EACH, ids=[named(x) for x, *_ in EACH]
 )
@@ -108,6 +108,7 @@ def test_what_is_wrong_is_named_or_unknown_and_never_misnamed(submission, task, 
 
 
 @pytest.mark.long
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
 def test_other_dtypes_are_judged_with_their_own_tolerance(dtype):
     names = {"sdpa", "additive", "allowed_plus_one", "float32_inside", "by_cat"}

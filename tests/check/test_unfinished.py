@@ -241,9 +241,10 @@ def test_what_takes_no_mask_is_unfinished_and_told_to_take_one(submission, task,
 
 @pytest.mark.long
 def test_what_takes_no_mask_and_is_wrong_without_one_is_told_both():
-    found = diagnose(WithoutMaskAndWrong)
+    report = check(WithoutMaskAndWrong)
+    found = report.diagnosis
     assert found.verdict == "unknown" and "add mask=None" in found.error
-    assert "2.000 times" in repr(check(WithoutMaskAndWrong))
+    assert "2.000 times" in repr(report)
     assert not found.unmet  # the same error, from another probe
 
 

@@ -135,6 +135,7 @@ class OneNumber(Right):
 
 
 @pytest.mark.long
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("number", [torch.inf, torch.nan, 1e30, 1e6])
 def test_one_number_that_cannot_be_does_not_let_everything_pass(number):
     layer = type("Layer", (OneNumber,), {"number": number})
@@ -190,6 +191,7 @@ def test_a_fill_of_a_layer_leaks_too(layer):
 
 
 @pytest.mark.long
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize(
     "dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16]
 )
@@ -201,6 +203,7 @@ def test_a_fill_that_is_low_enough_is_right(dtype):
         assert diagnose(layer, "mha", num_heads=2).verdict == "right"
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("seed", range(3))
 def test_a_turned_mask_is_named_where_it_fits_no_other_sizes(seed):
     class Turns(Right):
@@ -270,15 +273,6 @@ def test_integers_are_not_called_scores():
 
     said = repr(check(attention))
     assert "What you return as the weights is the key of the largest weight" in said
-
-
-class Overlaps(Right):
-    def heads(self, x):
-        return torch.stack([x[..., h : h + self.d_k] for h in range(self.h)], 1)
-
-
-def test_what_is_said_of_heads_that_overlap_names_no_variable():
-    assert "It is right but for the cut, where head h" in repr(check(Overlaps, "mha"))
 
 
 def test_weights_of_0_are_not_called_nan():

@@ -65,7 +65,7 @@ def test_the_words_of_an_error_that_somebody_else_raised_name_no_mistake_of_ours
 
 
 @pytest.mark.long
-@pytest.mark.sweep(4)
+@pytest.mark.sweep(13)
 @pytest.mark.parametrize("submission, task", RIGHT)
 def test_notes_are_plain_data(submission, task):
     told = {"code", "error", "line", "raised_by"}

@@ -28,6 +28,7 @@ def test_what_is_wrong_is_named_or_pinpointed(row, seed):
 
 
 @pytest.mark.long
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("layer, task", RIGHT, ids=lambda x: getattr(x, "__name__", ""))
 def test_what_is_right_is_called_right(layer, task):
     assert check(layer, task)

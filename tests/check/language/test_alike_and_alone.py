@@ -108,8 +108,8 @@ def begins_with_an_empty_list(model, tokens, new, *rest, **options):
 WRONG = [
     (class_axis_by_its_size, "12 tokens to predict, 12 words"),
     (turned_where_square, "7 texts with 7 tokens"),
-    (squeezed, "1 tokens to predict"),
     (in_float32, "float64"),
+    (squeezed, "1 tokens to predict"),
     (OneTextLosesItsAxis, "the shape"),
     (OneTokenNeedsNoLook, "token 0"),
     (BlockInFloat32, "float64"),
@@ -138,6 +138,7 @@ def task_of(program):
     return "block" if issubclass(program, Block) else "language_model"
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize(("program", "said"), WRONG, ids=[x.__name__ for x, _ in WRONG])
 def test_it_is_not_right_and_the_case_is_told(program, said):
     report = check(program, task_of(program))

@@ -122,7 +122,10 @@ SAID = [
     (as_lists, "generate", r"one tensor, \(B, T \+ new\), is required; got a list"),
     (as_floats, "generate", "tokens of torch.int64 are required; got torch.float32"),
     (warmed, "generate", "wrong in nearly no temperature"),
-    (rounded, "generate", "and wrong in two texts of many words"),
+    pytest.param(
+        *(rounded, "generate", "and wrong in two texts of many words"),
+        marks=pytest.mark.exhaustive,  # as the one before it, and takes long
+    ),
 ]
 
 
@@ -209,7 +212,7 @@ def test_of_all_words_top_k_may_keep_all(seed):
     assert not report and "wrong in top-k of all words" in repr(report)
 
 
-@pytest.mark.sweep(3)
+@pytest.mark.sweep(6)
 @pytest.mark.parametrize("seed", range(6))
 def test_each_token_is_drawn_with_a_number_of_its_own(seed):
     def writes(model, tokens, new, context, temperature=1.0, top_k=None):

@@ -54,13 +54,14 @@ def test_every_right_program_that_is_changed_is_right_before():
 @pytest.mark.long
 @pytest.mark.parametrize("task", LANGUAGE)
 @pytest.mark.parametrize(
-    "seed", [0, *(pytest.param(x, marks=exhaustive) for x in (5, 2**40 + 1))]
+    ("seed", "every"),
+    [(0, 3), *(pytest.param(x, 1, marks=exhaustive) for x in (0, 5, 2**40 + 1))],
 )
-def test_cases_tell_all_versions_apart(task, seed):
-    versions, tolerance = VERSIONS[task], TOLERANCES.get(task, 0.0)
-    fail = FAIL.get(task, ())
+def test_cases_tell_all_versions_apart(task, seed, every):
+    tolerance, fail = TOLERANCES.get(task, 0.0), FAIL.get(task, ())
+    versions = dict([*VERSIONS[task].items()][::every])
     check_told_apart(LANGUAGE[task], versions, seed, tolerance, fail)
-    right = versions["the reference"]
+    right = VERSIONS[task]["the reference"]
     with pytest.raises(ValueError, match="must tell one and its twin apart"):
         twins = {"one": right, "its twin": right}
         check_told_apart(LANGUAGE[task], twins, seed, tolerance)

@@ -38,17 +38,20 @@ def test_a_wrong_answer_is_told_in_the_words_of_the_task(task, name):
     found = diagnose(VERSIONS[task][name], task)
     assert found.mistakes == [name]
     assert re.search(SAID[task, name], found.example.words)
+    assert_no_place_of_a_probe(found.example)
 
 
-@pytest.mark.long
-@pytest.mark.sweep(19)
+def assert_no_place_of_a_probe(example):
+    """As far as the shape is right: the numbers of an answer are not a tensor's."""
+    assert example is None or "output" not in example.words
+
+
+@pytest.mark.exhaustive  # the sample are those above
 @pytest.mark.parametrize(
     ("task", "name"), [(task, name) for task in LANGUAGE for name in VERSIONS[task]]
 )
 def test_no_place_of_a_probe_is_named(task, name):
-    """As far as the shape is right: the numbers of an answer are not a tensor's."""
-    example = diagnose(VERSIONS[task][name], task).example
-    assert example is None or "output" not in example.words
+    assert_no_place_of_a_probe(diagnose(VERSIONS[task][name], task).example)
 
 
 # --- wrong programs that had been called right, or otherwise -------------------------
@@ -82,6 +85,7 @@ def test_a_mask_of_that_is_used_is_not_called_ignored(model):
     assert "The mask that a block of the model gets for T = " in repr(report)
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("seed", range(3))
 def test_masks_kept_from_another_model_are_seen(seed):
     class Keeps(LanguageModel):

@@ -55,12 +55,14 @@ def verdicts(name, count):
     }
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_witness_shows_that_it_is_wrong(name):
     program = PROGRAMS[name]
     assert plain.wrong_on(program.make(), program.task, program.calls)
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_witness_shows_nothing_of_what_is_right(name):
     program = PROGRAMS[name]
@@ -69,7 +71,7 @@ def test_a_witness_shows_nothing_of_what_is_right(name):
     assert not plain.wrong_on(right, program.task, program.calls)
 
 
-@pytest.mark.sweep(4)
+@pytest.mark.sweep(8)
 @pytest.mark.parametrize("name", WRONG)
 def test_it_is_not_called_right(name, without_names):
     assert "right" not in verdicts(name, 1)

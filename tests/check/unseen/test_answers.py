@@ -23,7 +23,10 @@ class MasksInPlace(Plain):
         return out
 
 
-@pytest.mark.parametrize("block", [AddsInPlace, MasksInPlace])
+@pytest.mark.parametrize(
+    "block",
+    [pytest.param(AddsInPlace, marks=pytest.mark.exhaustive), MasksInPlace],
+)
 def test_an_input_that_is_changed_is_the_one_reason(block):
     said = repr(check(block, "block"))
     assert said.startswith("Not right yet") and " held other numbers." in said
@@ -123,8 +126,9 @@ class CutInTwoSteps(CutInOneView):
         return rows.transpose(0, 1)
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize(
-    ("layer", "rest"), [(CutInOneView, ""), (JoinedInOneView, ", and the same back")]
+    ("layer", "rest"), [(JoinedInOneView, ", and the same back"), (CutInOneView, "")]
 )
 def test_a_cut_by_one_view_is_told_where_the_sequence_comes_first(layer, rest):
     said = repr(check(layer, "mha_sequence_first"))

@@ -130,7 +130,7 @@ def test_one_mask_for_all_is_not_told_by_its_size(task, program, seed):
     assert not check(program, task, seed=seed, requires=["mask_for_all"])
 
 
-@pytest.mark.sweep(9)
+@pytest.mark.sweep(13)
 @pytest.mark.parametrize("seed", [0, 5])
 @pytest.mark.parametrize(("task", "program"), **named(RIGHT))
 def test_what_is_right_is_called_right(task, program, seed):
@@ -162,6 +162,7 @@ def test_a_right_answer_is_called_right(task, program, seed, asked):
     assert check(program, asked[task], seed=seed)
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("seed", [0, 5])
 def test_a_key_of_zeros_is_no_score_of_zero(seed):
     found = diagnose(wrong_edges.HidesAlsoWhatIsZero, "mha", seed=seed)

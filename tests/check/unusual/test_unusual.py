@@ -58,6 +58,7 @@ def test_there_are_more_than_a_hundred_of_all_tasks():
 # --- they are right -----------------------------------------------------------------
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("name", of_task("attention"))
 def test_attention_equals_the_formula(name, dtype):
@@ -217,6 +218,7 @@ def test_layers_of_the_tensorflow_way_equal_the_formula(name):
             close(layer(queries, keys, causality), expected)
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", of_task("attention", *LAYERS))
 def test_gradients_are_those_of_the_output(name):
     draw, E, H = torch.Generator().manual_seed(1), 6, 2
@@ -271,7 +273,7 @@ def test_a_scripted_module_is_asked_for_before_it_was_scripted(given):
     assert found.error.endswith("Pass the module that it was made of")
 
 
-@pytest.mark.sweep(5)
+@pytest.mark.sweep(7)
 @pytest.mark.parametrize("name", EACH)
 def test_no_unusual_program_is_faulted(name):
     not_faulted(name, seed=len(name))
