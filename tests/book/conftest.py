@@ -7,8 +7,11 @@ from collections import defaultdict
 from contextlib import ExitStack, contextmanager
 from itertools import chain
 
+import nbformat
 import pytest
 
+import mha_lib.widgets
+from mha_lib.widgets.base import Widget
 from tools import book
 from tools.browser import Visit
 
@@ -17,6 +20,27 @@ PHONE = {"width": 360, "height": 740}
 NARROW = {"width": 390, "height": 844}  # a phone of today
 PAPER = {"width": 680, "height": 994}  # A4 without the margins of book.css
 PATIENCE = 300_000  # milliseconds; nothing here takes one second on a quiet machine
+
+
+@functools.cache
+def widgets_of(page: str) -> int:
+    """How many widgets a chapter shows, by what its committed outputs say."""
+    path = book.ROOT / f"{page}.ipynb"
+    if not path.exists():
+        return 0
+    values = vars(mha_lib.widgets).values()
+    names = [
+        x.__name__ for x in values if isinstance(x, type) and issubclass(x, Widget)
+    ]
+    outputs = [
+        output.get("data", {}).get("text/plain", "")
+        for cell in nbformat.read(path, as_version=4).cells
+        for output in cell.get("outputs", [])
+    ]
+    return sum(text.partition("(")[0] in names for text in outputs)
+
+
+WITH_WIDGETS = [page for page in book.pages() if widgets_of(page)]
 
 
 class QuietHandler(http.server.SimpleHTTPRequestHandler):
@@ -108,10 +132,11 @@ def switch(visit: Visit, colours: str, screen: dict) -> None:
     page, (colours_now, screen_now) = visit.page, visit.seen_in
     if screen != screen_now:
         page.set_viewport_size(screen)
-        page.evaluate(TWO_FRAMES)  # what listens to the size has answered
     if colours != colours_now:
         page.emulate_media(color_scheme=colours)
         until(page, "theme", colours)
+    if screen != screen_now:
+        page.evaluate(TWO_FRAMES)  # what listens to the size has answered
     visit.seen_in = colours, screen
 
 

@@ -2,8 +2,6 @@
 
 import re
 
-import pytest
-
 from tests.book.test_pages import soup
 from tools import book
 
@@ -51,13 +49,6 @@ def test_where_nothing_can_be_stored_the_button_works_for_the_page(visit):
     page.evaluate("() => { Storage.prototype.setItem = () => { throw new Error() } }")
     page.locator(".lesson-bar .asides").click()
     assert page.evaluate(SHOWN)
-
-
-@pytest.mark.parametrize("path", book.lessons(), ids=lambda path: path.stem)
-def test_code_that_names_what_is_used_below_is_never_hidden(path):
-    page = book.HTML / path.relative_to(book.ROOT).with_suffix(".html")
-    for fold in soup(page).select("article .aside summary"):
-        assert "used below" not in fold.get_text()
 
 
 def test_the_cell_that_a_sentence_speaks_of_is_in_sight(visit):

@@ -77,13 +77,12 @@ NOTES = """all => all.map(note => {
 
 def test_a_note_stands_beside_its_code_or_before_it(visit):
     page = "book/06_einsum_sequence_first"
-    opened = visit(page, viewport={"width": 1280, "height": 800})
+    opened = visit(page, viewport=DESK)
     notes = opened.page.locator("aside.margin")
     assert notes.count() == 1
     ((left, top, bottom, _, right, first, last),) = notes.evaluate_all(NOTES)
     assert left > right and abs(top - first) < 24 and bottom < last + 48
-    opened = visit(page, viewport=PHONE)
-    notes = opened.page.locator("aside.margin")
+    switch(opened, "light", PHONE)
     ((_, _, bottom, width, _, first, _),) = notes.evaluate_all(NOTES)
     assert width > 320 and bottom < first
 
@@ -109,11 +108,13 @@ SHADE = """selector => {
         ("book/deeper/10_softmax_in_pieces", 'mjx-container[display="true"]'),
     ],
 )
-@pytest.mark.parametrize("colours", ["light", "dark"])
-def test_a_cut_edge_has_a_shadow(visit, page, selector, colours):
-    opened = visit(page, viewport=PHONE, colours=colours).page
-    shaded, hidden = opened.evaluate(SHADE, f"article {selector}")
-    assert shaded and all(shaded) and not hidden
+def test_a_cut_edge_has_a_shadow(visit, page, selector):
+    opened = visit(page, viewport=PHONE)
+    at_once(opened)
+    for colours in ("light", "dark"):
+        switch(opened, colours, PHONE)
+        shaded, hidden = opened.page.evaluate(SHADE, f"article {selector}")
+        assert shaded and all(shaded) and not hidden, colours
 
 
 def test_a_command_is_read_whole_on_a_desk(visit):
@@ -134,12 +135,14 @@ ARROWS = """() => [...document.querySelectorAll('.way')].map(way => {
 })"""
 
 
-@pytest.mark.parametrize("screen", [PHONE, NARROW, PAPER], ids=["360", "390", "A4"])
-def test_no_arrow_of_the_way_stands_in_the_margin(visit, screen):
+def test_no_arrow_of_the_way_stands_in_the_margin(visit):
     """A second line of steps begins with a step."""
-    found = visit("book/04_masks", viewport=screen).page.evaluate(ARROWS)
-    assert len(found) > 2
-    assert all(missing == 0 and room >= 0 for missing, room in found)
+    opened = visit("book/04_masks", viewport=PHONE)
+    for screen in (PHONE, NARROW, PAPER):
+        switch(opened, "light", screen)
+        found = opened.page.evaluate(ARROWS)
+        assert len(found) > 2
+        assert all(missing == 0 and room >= 0 for missing, room in found), screen
 
 
 def test_a_phone_is_not_told_of_keys(visit):
@@ -175,18 +178,18 @@ def test_the_table_of_agreement_fits_a_phone(visit):
     assert table.evaluate("x => x.scrollWidth - x.clientWidth") <= 1
 
 
-@pytest.mark.parametrize("place", range(5))
-def test_the_tables_of_the_notation_fit_a_phone(visit, place):
-    opened = visit("book/notation", viewport=NARROW).page
-    tables = opened.locator("article table")
-    assert tables.count() == 5
-    wide = "x => x.scrollWidth - x.clientWidth"
-    assert tables.nth(place).evaluate(wide) <= 1
+def test_the_tables_of_the_notation_fit_a_phone(visit):
+    tables = visit("book/notation", viewport=NARROW).page.locator("article table")
+    hidden = tables.evaluate_all("all => all.map(x => x.scrollWidth - x.clientWidth)")
+    assert len(hidden) == 5 and max(hidden) <= 1
 
 
 # --- paper --------------------------------------------------------------------------
 
-WITH_WIDGETS = ["book/03_all_heads_at_once", "book/04_masks"]
+WITH_WIDGETS = [
+    "book/04_masks",
+    pytest.param("book/03_all_heads_at_once", marks=pytest.mark.exhaustive),
+]
 LUMINANCE = """selector => [...document.querySelectorAll(selector)].map(element => {
     const style = getComputedStyle(element);
     const bright = colour => {
@@ -250,6 +253,7 @@ GAMES = [  # beside those of the sheet
 ]
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("page", GAMES)
 def test_what_is_set_is_read_on_paper_and_not_pressed(visit, page):
     """A map needs the words of its menu, and no arrow, slider, *next* or *undo*."""
@@ -274,20 +278,27 @@ def test_what_is_set_is_read_on_paper_and_not_pressed(visit, page):
     assert bool(looks) == (page in GAMES[1:3])
 
 
+@pytest.fixture(scope="module")
+def masks(opened):
+    """The chapter of which most is asked; who changes it puts it back."""
+    with opened("book/04_masks", viewport=PAPER) as visit:
+        visit.page.wait_for_selector("html[data-widgets=ready]", state="attached")
+        yield visit.page
+
+
 ORDER = """() => [...document.querySelectorAll('article :is(.exercise, .solution, h2)')]
     .map(x => x.classList[0] ?? x.firstChild.textContent)"""
 
 
-def test_on_paper_the_solutions_come_last_and_then_go_back(visit):
-    opened = visit("book/04_masks", viewport=PAPER).page
-    before = opened.evaluate(ORDER)
+def test_on_paper_the_solutions_come_last_and_then_go_back(masks):
+    before = masks.evaluate(ORDER)
     pairs = [x for x in before if x in ("exercise", "solution")]
     assert pairs == ["exercise", "solution"] * 5  # on a screen, where it is folded
-    with printing(opened):
-        assert opened.evaluate(ORDER)[-6:] == ["Solutions"] + ["solution"] * 5
+    with printing(masks):
+        assert masks.evaluate(ORDER)[-6:] == ["Solutions"] + ["solution"] * 5
         seen = "all => all.every(x => x.checkVisibility())"
-        assert opened.locator(".solution p").evaluate_all(seen)
-    assert opened.evaluate(ORDER) == before
+        assert masks.locator(".solution p").evaluate_all(seen)
+    assert masks.evaluate(ORDER) == before
 
 
 def test_a_hint_is_not_printed_beside_its_question(visit):
@@ -299,22 +310,20 @@ def test_a_hint_is_not_printed_beside_its_question(visit):
     assert all(x.is_visible() for x in hints.all())
 
 
-def test_paper_says_how_a_mask_was_made(visit):
-    opened = visit("book/04_masks", viewport=PAPER).page
-    opened.wait_for_selector("html[data-widgets=ready]", state="attached")
-    rule = opened.locator(".mha-mask-painter .mha-paper")
+def test_paper_says_how_a_mask_was_made(masks):
+    painter = masks.locator(".mha-mask-painter")
+    rule = painter.locator(".mha-paper")
     assert rule.is_hidden()
-    opened.get_by_role("button", name="a window", exact=True).click()
-    with printing(opened):
+    painter.get_by_role("button", name="a window", exact=True).click()
+    with printing(masks):
         assert rule.inner_text() == "Rule: s <= t and abs(t - s) < 3."
         assert rule.is_visible()
+    painter.get_by_role("button", name="reset", exact=True).click()
 
 
-def test_two_maps_that_stand_side_by_side_are_of_one_size_on_paper(visit):
-    opened = visit("book/04_masks", viewport=PAPER).page
-    opened.wait_for_selector("html[data-widgets=ready]", state="attached")
-    with printing(opened):
-        sizes = opened.locator(".mha-painting canvas").evaluate_all(
+def test_two_maps_that_stand_side_by_side_are_of_one_size_on_paper(masks):
+    with printing(masks):
+        sizes = masks.locator(".mha-painting canvas").evaluate_all(
             "all => all.map(x => [x.clientWidth, x.clientHeight])"
         )
     assert len(sizes) == 2 and sizes[0] == sizes[1] != [0, 0]
@@ -331,19 +340,18 @@ def test_no_shadow_of_what_can_be_scrolled_lies_on_paper(visit):
         assert {*formulas.evaluate_all(behind)} == {"none"}
 
 
-def test_no_page_ends_between_what_belongs_together(visit):
+def test_no_page_ends_between_what_belongs_together(masks):
     """A picture and its caption, the lines of a heading and of an answer of `check`; a
     heading, where we are and what is said there; what ends in a colon."""
-    opened = visit("book/04_masks", viewport=PAPER).page
     whole = "article :is(figure, .opening, h2, h3, .way, .text_html)"
-    with printing(opened):
-        inside = opened.locator(whole).evaluate_all(
+    with printing(masks):
+        inside = masks.locator(whole).evaluate_all(
             "all => all.map(x => getComputedStyle(x).breakInside)"
         )
-        ways = opened.locator(".way").evaluate_all(
+        ways = masks.locator(".way").evaluate_all(
             "all => all.map(x => getComputedStyle(x).breakAfter)"
         )
-        after = opened.locator("article p").evaluate_all(
+        after = masks.locator("article p").evaluate_all(
             "all => all.filter(x => x.textContent.trim().endsWith(':'))"
             ".map(x => getComputedStyle(x).breakAfter)"
         )
@@ -377,12 +385,13 @@ def test_printing_itself_leaves_the_screen_as_it_was(visit):
     assert opened.page.locator("html").get_attribute("data-theme") == "dark"
 
 
-@pytest.mark.parametrize(
-    ("page", "hints"),
-    [("book/04_masks", False), ("book/assignments/student/a2_heads", True)],
-)
-def test_paper_says_what_it_leaves_out_and_whence_it_is(visit, page, hints):
-    opened = visit(page, viewport=PAPER).page
+def test_paper_says_what_it_leaves_out_and_whence_it_is(visit, masks):
+    assert_says_what_is_missing(masks, hints=False)
+    assignment = visit("book/assignments/student/a2_heads", viewport=PAPER).page
+    assert_says_what_is_missing(assignment, hints=True)
+
+
+def assert_says_what_is_missing(opened, hints: bool):
     assert opened.locator(".on-paper").count() == 0
     with printing(opened):
         said = opened.locator(".on-paper").inner_text()
@@ -400,8 +409,8 @@ def test_paper_of_a_page_without_cells_misses_none(visit):
     assert said == f"This page is {opened.url}."
 
 
-def test_sheets_have_margins_and_numbers(visit):
-    rules = visit("book/04_masks", viewport=PAPER).page.evaluate(
+def test_sheets_have_margins_and_numbers(masks):
+    rules = masks.evaluate(
         """() => [...document.styleSheets].flatMap(sheet => {
             try { return [...sheet.cssRules]; } catch { return []; }
         }).filter(x => x instanceof CSSPageRule).map(x => x.cssText)"""

@@ -63,19 +63,6 @@ def test_a_picture_from_further_down_leads_there(page):
     assert len(links) == (0 if opening.select(f"#{name}") else 1)
 
 
-@pytest.mark.parametrize("path", book.lessons(), ids=lambda path: path.stem)
-def test_aims_facts_and_set_up_stand_in_one_bar(path):
-    """A line out of place would leave all three open above the question."""
-    article = soup(book.HTML / path.relative_to(book.ROOT).with_suffix(".html")).article
-    (bar,) = article.select(".lesson-bar")
-    assert "Read first" in bar.p.get_text() and bar.select("details.aims li")
-    assert bar.select(".tag_setup")
-    parts = [part.name for part in bar.find_all(recursive=False)]
-    # What comes after the set-up, but a button, is text like all other.
-    assert parts[:3] == ["p", "details", "div"] and parts[3:] in ([], ["button"])
-    assert bar.find_next("h2") == article.h2
-
-
 @pytest.mark.parametrize("page", CHAPTERS)
 def test_the_code_of_the_opening_is_told_of_as_that_of_each_picture(page):
     article = soup(book.HTML / f"{page}.html").article

@@ -1,5 +1,6 @@
 """The built pages are all there and whole; `make book` makes them."""
 
+import gc
 import re
 import symtable
 from functools import cache
@@ -12,6 +13,7 @@ from bs4 import BeautifulSoup
 from IPython.core.inputtransformer2 import TransformerManager
 
 from mha_lib.styles import STYLES
+from tests.book.conftest import WITH_WIDGETS, widgets_of
 from tools import book, build, notebook, stamp
 
 LEFTOVERS = re.compile(
@@ -34,7 +36,12 @@ def soup(path) -> BeautifulSoup:
     if not path.exists():
         pytest.fail(f"{path.name} was not built; run: make book")
     text = TOKEN.sub(r"\1", path.read_text(encoding="utf-8"))
-    return BeautifulSoup(text, "html.parser")
+    gc.disable()  # half of the time: a page stays to the end, none of it is garbage
+    try:
+        return BeautifulSoup(text, "html.parser")
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(params=book.pages())
@@ -223,6 +230,37 @@ def test_the_code_of_a_picture_stands_right_below_it(path):
         if fold.summary.get_text().strip() == "How this picture is drawn":
             above = fold.find_previous_sibling() or fold.parent.find_previous_sibling()
             assert above.find("img")
+
+
+@pytest.mark.parametrize("page", WITH_WIDGETS)
+def test_each_widget_has_a_still_that_is_described(page):
+    stills = soup(book.HTML / f"{page}.html").article.select("noscript img")
+    assert len(stills) == widgets_of(page)
+    assert all(len(still.get("alt", "")) >= 20 for still in stills)
+
+
+# Each lesson's opening, and its folds. Here, because a page is read once for a file of
+# tests, which takes longer than to ask it anything.
+
+
+@pytest.mark.parametrize("path", book.lessons(), ids=lambda path: path.stem)
+def test_aims_facts_and_set_up_stand_in_one_bar(path):
+    """A line out of place would leave all three open above the question."""
+    article = soup(book.HTML / path.relative_to(book.ROOT).with_suffix(".html")).article
+    (bar,) = article.select(".lesson-bar")
+    assert "Read first" in bar.p.get_text() and bar.select("details.aims li")
+    assert bar.select(".tag_setup")
+    parts = [part.name for part in bar.find_all(recursive=False)]
+    # What comes after the set-up, but a button, is text like all other.
+    assert parts[:3] == ["p", "details", "div"] and parts[3:] in ([], ["button"])
+    assert bar.find_next("h2") == article.h2
+
+
+@pytest.mark.parametrize("path", book.lessons(), ids=lambda path: path.stem)
+def test_code_that_names_what_is_used_below_is_never_hidden(path):
+    page = book.HTML / path.relative_to(book.ROOT).with_suffix(".html")
+    for fold in soup(page).select("article .aside summary"):
+        assert "used below" not in fold.get_text()
 
 
 # --- from page to page -------------------------------------------------------------

@@ -152,10 +152,11 @@ class Live(Visit):
 
     def faults(self) -> list[str]:
         """What axe-core finds; in the other colours their contrast alone can differ."""
-        found = Axe().run(self.page).response["violations"]
+        options = {"resultTypes": ["violations"]}
+        found = Axe().run(self.page, options=options).response["violations"]
         self.light(OTHER[self.scheme])
-        contrast = {"runOnly": ["color-contrast"], "resultTypes": ["violations"]}
-        found += Axe().run(self.page, options=contrast).response["violations"]
+        options["runOnly"] = ["color-contrast"]
+        found += Axe().run(self.page, options=options).response["violations"]
         self.light(self.scheme)
         return [
             f"{x['id']}: {node['html'][:200]}" for x in found for node in x["nodes"]

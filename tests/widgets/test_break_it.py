@@ -797,6 +797,7 @@ def test_fits_one_screen_in_every_state_of_the_lesson(live, viewport, most):
     assert opened.width() <= viewport["width"]
 
 
+@pytest.mark.sweep(5)  # one on each screen
 @pytest.mark.parametrize("date", ["2026-11-15", "2026-10-11", "2026-10-30"])
 @pytest.mark.parametrize(("viewport", "most"), MOST.values(), ids=MOST)
 def test_what_a_guess_uncovers_fits_too(live, scripts, viewport, most, date):
@@ -1066,6 +1067,7 @@ def test_on_a_phone_a_puzzle_that_is_solved_makes_no_room_for_itself(live):
     assert foot < 12
 
 
+@pytest.mark.sweep(5)  # one on each screen
 @pytest.mark.parametrize("viewport", [DESK, PHONE], ids=["desk", "phone"])
 @pytest.mark.parametrize("name", ["causal-sees-next", "no-projection", "log-softmax"])
 def test_no_word_of_the_losses_stands_on_a_curve(live, viewport, name):

@@ -868,7 +868,7 @@ def test_the_sizes_are_those_of_the_chapter(chapter, made):
     assert made in source.read_text("utf-8")
 
 
-@pytest.mark.sweep(3)
+@pytest.mark.sweep(5)
 @pytest.mark.parametrize(("viewport", "most"), MOST.values(), ids=MOST)
 @pytest.mark.parametrize("name", IN_THE_BOOK)
 def test_every_step_of_every_pair_fits_one_screen(live, name, viewport, most):
@@ -903,6 +903,7 @@ def test_of_two_ways_that_have_not_parted_one_is_faint(live):
 OPACITY = "x => getComputedStyle(x).opacity"
 
 
+@pytest.mark.sweep(3)  # one on each screen
 @pytest.mark.parametrize(("viewport", "_"), MOST.values(), ids=MOST)
 @pytest.mark.parametrize("name", ["lesson", "orders"])
 def test_the_lesson_has_its_room_from_the_start(live, name, viewport, _):

@@ -719,6 +719,7 @@ TITLES = """() => {
 }"""
 
 
+@pytest.mark.sweep(5)  # one on each screen
 @pytest.mark.parametrize("screen", MOST)
 @pytest.mark.parametrize("words", [12, 40, 100])
 def test_the_title_of_the_keys_is_not_cut(live, screen, words):
@@ -747,6 +748,7 @@ def test_fits_a_small_phone(live):
     assert opened.width() == 320
 
 
+@pytest.mark.sweep(2)  # each looks at the contrast in the other colours, too
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_nothing_for_axe_to_find(live, scheme):
     opened = live(ModelLab(), color_scheme=scheme)

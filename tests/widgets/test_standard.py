@@ -3,6 +3,8 @@
 The lessons are as large as those of the book. The break-it machine is held to it by
 tests of its own, in the states that its puzzles lead to. Each lesson is walked through
 once a screen, `Walk`; what it can show is asked of that, the rest of a page of its own.
+In `make test` a lesson is walked on one of the two screens, in turn, and a page of its
+own is opened for one lesson of each widget; `make exhaustive` has the others.
 """
 
 import re
@@ -64,6 +66,29 @@ EDITED = {
     "layout": "undo",
     "painter": "Undo",
 }  # where a reader makes a thing of his own
+SECOND = {"long text", "orders", "words", "fused"}  # of a widget that has one above
+
+
+def sample(names: str, cases: dict[tuple | str, bool]):
+    """All of the cases; those of False are exhaustive."""
+    marks = {True: (), False: pytest.mark.exhaustive}
+    each = [
+        pytest.param(*[case] if isinstance(case, str) else case, marks=marks[tried])
+        for case, tried in cases.items()
+    ]
+    return pytest.mark.parametrize(names, each)
+
+
+WALKED = {
+    (name, screen): (i + j) % 2 == 0
+    for i, name in enumerate(LESSONS)
+    for j, screen in enumerate(MOST)
+}
+on_each_screen = sample("name, screen", WALKED)
+on_one_screen = pytest.mark.parametrize(
+    "name, screen", [case for case, tried in WALKED.items() if tried]
+)
+of_each_widget = sample("name", {name: name not in SECOND for name in LESSONS})
 
 
 def tries(opened):
@@ -152,9 +177,9 @@ def unfold_all(opened) -> None:
     )
 
 
-@pytest.mark.parametrize("name", LESSONS)
-def test_its_title_is_a_question_and_one_sentence_says_how(walk, name):
-    seen = walk(name, "desk")
+@on_one_screen
+def test_its_title_is_a_question_and_one_sentence_says_how(walk, name, screen):
+    seen = walk(name, screen)
     assert re.fullmatch(r"[A-Z].+\?", seen.question)
     assert 20 < len(seen.lead) < 110 and seen.lead.endswith((".", "?"))
 
@@ -168,8 +193,7 @@ def test_its_still_has_the_question_for_a_caption(name):
     assert widget.summary() in widget.caption()
 
 
-@pytest.mark.parametrize("screen", MOST)
-@pytest.mark.parametrize("name", LESSONS)
+@on_each_screen
 def test_it_fits_one_screen_in_every_state_to_try(walk, name, screen):
     heights = walk(name, screen).heights
     assert len(heights) > 3
@@ -192,14 +216,13 @@ def test_it_fits_one_screen_unfolded_where_a_state_to_try_lies_there(
     assert max(heights) <= most, heights
 
 
-@pytest.mark.parametrize("screen", MOST)
-@pytest.mark.parametrize("name", LESSONS)
+@on_each_screen
 def test_what_stands_below_a_widget_never_jumps_up(walk, name, screen):
     heights = [round(x) for x in walk(name, screen).heights]
     assert heights == sorted(heights)
 
 
-@pytest.mark.parametrize("name", LESSONS)
+@of_each_widget
 def test_a_screen_that_grows_leaves_no_empty_foot(live, name):
     """A tablet that is turned: what a narrow column needed is given back."""
     desk, phone = MOST["desk"][0], MOST["phone"][0]
@@ -211,13 +234,13 @@ def test_a_screen_that_grows_leaves_no_empty_foot(live, name):
     assert opened.root_element.evaluate(HEIGHT) == pytest.approx(fresh, abs=1)
 
 
-@pytest.mark.parametrize("name", LESSONS)
-def test_nothing_moves_when_a_widget_has_come(walk, name):
+@on_each_screen
+def test_nothing_moves_when_a_widget_has_come(walk, name, screen):
     """What is seen in its first frame is as high as what is seen later."""
-    assert len(set(walk(name, "desk").coming)) == 1
+    assert len(set(walk(name, screen).coming)) == 1
 
 
-@pytest.mark.parametrize("name", LESSONS)
+@sample("name", {name: WALKED[name, "phone"] for name in LESSONS})
 def test_a_phone_says_what_the_buttons_are_for(walk, name):
     caption, seen = walk(name, "phone").row
     says = {"versions": "Mistake:", "fused": "Mistake:"}.get(name, "Try this:")
@@ -228,8 +251,7 @@ def any_widget(name: str):
     return BreakIt(sealed=True) if name == "break it" else LESSONS[name]()
 
 
-@pytest.mark.parametrize("screen", MOST)
-@pytest.mark.parametrize("name", LESSONS)
+@on_each_screen
 def test_what_is_chosen_is_read_whole(walk, name, screen):
     assert walk(name, screen).too_long == []
 
@@ -244,7 +266,7 @@ def test_the_machine_is_read_whole_and_says_what_its_buttons_are_for(live, scree
         assert caption == "Puzzles:" and len(seen) > 1 and all(seen)
 
 
-@pytest.mark.parametrize("name", [*LESSONS, "break it"])
+@sample("name", {name: name not in SECOND for name in [*LESSONS, "break it"]})
 def test_the_focus_is_never_lost(live, name):
     """A reader with a keyboard goes on from the place where a button was pressed."""
     opened = live(any_widget(name), folded=False)
@@ -258,15 +280,14 @@ def test_the_focus_is_never_lost(live, name):
             assert opened.page.evaluate(focus), label
 
 
-@pytest.mark.parametrize("screen", MOST)
-@pytest.mark.parametrize("name", LESSONS)
+@on_each_screen
 def test_buttons_set_states_and_reset_brings_the_lesson_back(walk, name, screen):
     states = walk(name, screen).states
     assert len(set(states)) >= len(states) - 1 > 1  # one may be that of the lesson
     assert walk(name, screen).reset == states[0]
 
 
-@pytest.mark.parametrize("name", LESSONS)
+@of_each_widget
 def test_a_link_opens_what_was_sent_from_a_file_too(live, name):
     opened = live(LESSONS[name]())
     assert opened.page.url.startswith("file://")
@@ -281,7 +302,7 @@ def test_a_link_opens_what_was_sent_from_a_file_too(live, name):
     assert state(opened) == sent != first
 
 
-@pytest.mark.parametrize("name", LESSONS)
+@of_each_widget
 def test_a_link_that_is_copied_moves_nothing_and_goes_with_its_state(live, name):
     opened = live(LESSONS[name]())
     opened.page.evaluate("navigator.clipboard.writeText = async () => {}")
