@@ -115,7 +115,7 @@ export function widget(name, build, { question, lead = "", lesson = [], answered
       answered,
       reset: () => ui.setAll({ ...first, ...untouched }),
       lead: (text) => say(hint, text),
-      question: (text) => say(asked, text),
+      question: (text = question) => say(asked, text),
       linked: (text) => { opens = text; },
     };
     let opens = ""; // else the state that is seen
