@@ -141,7 +141,7 @@ export default widget("Mask painter", (ui) => {
   const [T, S] = [ui.get("query_tokens").length, ui.get("key_tokens").length];
   const off = (x) => (x ? `${x}` : "off");
 
-  // The pencil: a press flips one cell, what it became is drawn along the way.
+  // The pencil: a press flips one cell, what it became is drawn while the pointer is down.
   let pencil = null;
   let finger = false; // a finger paints; else it scrolls, and chooses a cell
   const onlyChooses = (event) => event.pointerType === "touch" && !finger;
@@ -155,9 +155,12 @@ export default widget("Mask painter", (ui) => {
     if (event.button || onlyChooses(event)) return; // not the first button
     act = null; // each press is an act of its own
     begin("paint");
-    pencil = !ui.get("mask")[t][s];
-    if (event.pointerId !== undefined) event.currentTarget.setPointerCapture(event.pointerId);
-    paint([[t, s]], pencil);
+    const value = !ui.get("mask")[t][s];
+    if (event.pointerId !== undefined) { // a key is pressed and no pointer ends it
+      event.currentTarget.setPointerCapture(event.pointerId);
+      pencil = value;
+    }
+    paint([[t, s]], value);
   }
   function move(t, s, event) {
     const [from, to] = [place(), [t, s]];

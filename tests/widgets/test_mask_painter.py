@@ -281,6 +281,27 @@ def test_keys_paint(live):
     check(opened, mask)
 
 
+@pytest.mark.parametrize("between", ["nothing", "Undo", "reset", "causal"])
+def test_after_a_key_the_mouse_paints_only_where_it_presses(live, between):
+    """Who had painted by Space painted on by moving the mouse."""
+    opened = live(painter())
+    opened.root_element.locator(".mha-paint").focus()
+    for key in ("ArrowDown", "Space"):
+        opened.page.keyboard.press(key)
+    mask = torch.ones(T, S, dtype=torch.bool)
+    mask[1, 0] = False
+    if between != "nothing":
+        opened.root_element.get_by_text(between, exact=True).click()
+        mask = causal_mask(T, S) if between == "causal" else torch.ones_like(mask)
+        mask[1, 0] = between != "causal"
+    for t, s in ((0, 1), (2, 1), (3, 4)):
+        opened.page.mouse.move(*cell(opened, t, s))
+    check(opened, mask)
+    opened.page.mouse.click(*cell(opened, 3, 4))
+    mask[3, 4] ^= True
+    check(opened, mask)
+
+
 def test_painted_cells_stay_when_rules_change(live):
     opened = live(painter())
     remove = opened.button("Remove the paint")
