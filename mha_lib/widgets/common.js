@@ -7,7 +7,7 @@ import { focusKeeper } from "./focus.js";
 // --- the root ---------------------------------------------------------------------
 
 let serial = 0;
-const LINK = "copy link";
+const [LINK, ALOUD] = ["copy link", "mha-aloud"];
 
 /**
  * Make the `render` of a widget. `build(ui)` fills `ui.root` once; what it gives to
@@ -121,17 +121,17 @@ export function widget(name, build, { question, lead = "", lesson = [], answered
     let opens = ""; // else the state that is seen
     const said = readout();
     let meant = ""; // the state that it speaks of
-    const tell = (text, shown = true) => {
+    const tell = (text, how = "") => {
       meant = JSON.stringify(state());
-      said.classList.toggle("mha-aloud", !shown);
+      said.className = `mha-readout ${how}`;
       say(said, text);
-      say(link, shown ? LINK : "copied ✓");
+      say(link, how === ALOUD ? "copied ✓" : LINK);
     };
     const link = button(LINK, async () => {
       window.history.replaceState(null, "", `#${place}=${packed(changed(state(), first))}`);
       const taken = await toClipboard(location.href);
-      if (taken) tell(`Copied. ${opens || "The link opens this page in this state."}`, false); // the button shows it, and nothing moves
-      else tell("The address of this page now holds this state: copy it.");
+      if (taken) tell(`Copied. ${opens || "The link opens this page in this state."}`, ALOUD); // the button shows it, and nothing moves
+      else tell("The address bar now holds this state: copy it.", "mha-over"); // as on file://
     });
     const asked = h("p", { class: "mha-question" }, question);
     const top = question ? h("div", { class: "mha-top" },

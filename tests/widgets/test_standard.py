@@ -300,6 +300,30 @@ def test_a_link_that_is_copied_moves_nothing_and_goes_with_its_state(live, name)
     assert said.inner_text() == ""
 
 
+@pytest.mark.parametrize("screen", MOST)
+@pytest.mark.parametrize("name", [*LESSONS, "break it"])
+def test_a_link_that_has_to_be_copied_by_hand_moves_nothing(live, name, screen):
+    """From a file the browser may refuse: the sentence takes the place of the lead."""
+    opened = live(any_widget(name), viewport=MOST[screen][0])
+    opened.page.evaluate(
+        "() => { navigator.clipboard.writeText = () => Promise.reject(); }"
+    )
+    places = """root => [...root.querySelectorAll('button, .mha-question, summary')]
+        .map(x => x.getBoundingClientRect().y).join()"""
+    before = opened.root_element.evaluate(places)
+    opened.button("copy link").click()
+    said = opened.root_element.locator(".mha-over")
+    assert said.inner_text() == "The address bar now holds this state: copy it."
+    assert opened.root_element.evaluate(places) == before
+    top, over, row = (
+        opened.root_element.locator(x).first.bounding_box()
+        for x in (".mha-tools", ".mha-over", ".mha-tries")
+    )
+    assert top["y"] + top["height"] <= over["y"] + 1  # it covers no button
+    assert over["y"] + over["height"] <= row["y"] + 1
+    assert over["x"] + over["width"] <= MOST[screen][0]["width"]
+
+
 @pytest.mark.parametrize("name", EDITED)
 def test_who_edits_can_go_back_one_step(live, name):
     opened = live(LESSONS[name](), folded=False)
