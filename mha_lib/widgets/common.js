@@ -367,9 +367,9 @@ export const press = (one, pressed) => put(one, { "aria-pressed": pressed });
  * {title: {state, note, notes, holds, under}}: the traits to set, and a sentence on what
  * is seen then; `notes`, if it may become another. Such a state lasts as long as the traits of `holds` do, or else all of it.
  * `under` is [the question's words before the title, those after it]: the first of a
- * question has them before it, as a caption.
+ * question has them before it, as a caption. Of a state of the reader's own `own()` speaks.
  */
-export function tryThis(ui, offered, caption = "Try this") {
+export function tryThis(ui, offered, caption = "Try this", own = () => "") {
   const row = h("div", { class: "mha-tries", role: "group", "aria-label": caption.toLowerCase() });
   const note = h("output", { class: "mha-note", "aria-live": "polite" });
   const room = h("div", { class: "mha-room" }, note);
@@ -393,7 +393,7 @@ export function tryThis(ui, offered, caption = "Try this") {
     }
     const now = titles.findIndex((title) => is(all[title].holds ?? all[title].state));
     row.querySelectorAll("button").forEach((one, i) => press(one, i === now));
-    const text = all[titles[now]]?.note ?? "";
+    const text = now < 0 ? own() : all[titles[now]].note ?? "";
     put(note, { "data-mark": "✓✗".includes(text[0]) ? text[0] : "" });
     say(note, text);
     row.hidden = !titles.length;

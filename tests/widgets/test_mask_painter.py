@@ -987,6 +987,43 @@ def test_the_lead_says_what_to_do_next(live):
     assert lead() == first
 
 
+def test_paint_that_shows_more_is_not_told_to_hide_a_row(live):
+    opened = live(painter(causal=True))
+    opened.page.mouse.click(*cell(opened, 0, 2))
+    assert "see more than the rules" in opened.text(".mha-lead")
+    opened.page.mouse.click(*cell(opened, 3, 1))
+    assert opened.text(".mha-lead") == "Now hide a whole row."
+
+
+def test_of_a_mask_of_the_readers_own_its_cells_and_rows_are_counted(live):
+    """The finding's line was empty there, and its gap stayed."""
+    opened = live(painter())
+    said = partial(opened.text, ".mha-note")
+    assert "query, the word that looks" in said() and "key, the word looked" in said()
+    opened.page.mouse.click(*cell(opened, 2, 0))
+    assert said() == "1 of 24 cells is hidden; no row is empty."
+    for s in range(1, S):
+        opened.page.mouse.click(*cell(opened, 2, s))
+    assert said() == "6 of 24 cells are hidden; 1 row is empty."
+    opened.control("real keys").fill("0")
+    assert said() == "24 of 24 cells are hidden; 4 rows are empty."
+
+
+@pytest.mark.parametrize("screen", MOST)
+def test_a_rule_that_is_read_the_wrong_way_round_shows_it(live, screen):
+    """The box *causal* was ticked beside a picture that is the contrary."""
+    opened = live(painter(causal=True), viewport=MOST[screen][0])
+    look = """() => { const x = document.querySelector('.mha-toggle span');
+        const after = getComputedStyle(x, '::after');
+        return [after.content, getComputedStyle(x).textDecorationLine].join(); }"""
+    assert opened.page.evaluate(look) == "none,none"
+    rules = opened.root_element.locator(".mha-rules").bounding_box()
+    opened.button("Swap True and False").click()
+    shown = {"desk": '", inverted",none', "phone": "none,line-through"}[screen]
+    assert opened.page.evaluate(look) == shown
+    assert opened.root_element.locator(".mha-rules").bounding_box() == rules
+
+
 @pytest.mark.parametrize("width", [304, 374, 1000])
 def test_the_button_for_a_finger_stands_on_the_grid_and_moves_nothing(live, width):
     opened = live(

@@ -294,7 +294,7 @@ def test_a_first_look_is_spared_what_an_example_unfolds(live):
 
 def test_a_quotation_mark_is_a_word_where_it_would_be_a_speck(live):
     opened = live(ModelLab('The "name', off=[], head=(1, 0)))
-    assert 'looks at ‘·" quote’ with weight' in said(opened)
+    assert 'looks at key ‘·" quote’ with weight' in said(opened)
     opened.page.evaluate(WRITTEN)
     opened.button("L0 H3: layer 0, head 3").click()
     assert '·" quote' in opened.page.evaluate("window.written")
@@ -374,6 +374,7 @@ def test_of_more_tokens_than_a_map_holds_it_says_so(live, tokenizer):
     count = len(tokenizer.encode(text))
     assert 32 < count < 128
     assert f"Shown: tokens {count - 7} to {count} of {count}." in said(opened)
+    assert "The map has room for 8." in said(opened)  # why it begins there
 
 
 def test_an_empty_text_asks_for_one(live, model, tokenizer):
@@ -393,6 +394,11 @@ def test_characters_that_the_model_has_never_seen(live, model, tokenizer):
     opened = live(ModelLab(TEXT))
     type_text(opened, text)
     assert_shows(opened, model, tokenizer, text, [(0, 3)])
+    assert "‹?› is a sign that the model does not know." in said(opened)
+    assert "\uFFFD" not in opened.root_element.inner_text()
+    assert "‹?›" in [row[0] for row in opened.table(MAP)]
+    type_text(opened, "x = 1")
+    assert "‹?›" not in said(opened)
 
 
 # --- the states that the buttons set --------------------------------------------------
@@ -417,7 +423,7 @@ def test_the_bracket(live, model, tokenizer):
     assert whole > 0.7 and without < 0.2
     lost = expected(model, tokenizer, "foo[bar, baz", [(0, 3)])["chances"][1]
     assert tokenizer.tokens[int(lost.argmax())] == ")"
-    assert "“z” looks at “[” with weight 0.49" in said(opened)
+    assert "query “z” looks at key “[” with weight 0.49" in said(opened)
     assert "Layer 0, head 3 looks back at “[”" in opened.text(NOTE)
 
 
@@ -425,7 +431,7 @@ def test_a_head_is_named_by_layer_and_head(live):
     """“Head 0.3” was read as a number."""
     opened = live(ModelLab())
     root = opened.root_element
-    assert said(opened).startswith("Layer 0, head 3: “z” looks at")
+    assert said(opened).startswith("Layer 0, head 3: query “z” looks at")
     assert opened.text(NOTE).startswith("Layer 0, head 3 looks")
     for name in (
         "L0 H3: layer 0, head 3, switched off",
@@ -621,7 +627,7 @@ def test_keyboard_goes_from_cell_to_cell(live, model, tokenizer):
         ("ArrowRight", (first, first)),  # what comes later is hidden
     ]:
         opened.page.keyboard.press(key)
-        where = f"“{words[t]}” looks at “{words[s]}” with weight"
+        where = f"query “{words[t]}” looks at key “{words[s]}” with weight"
         assert f"Layer 2, head 1: {where} {maps[t, s]:.2f}." in said(opened)
 
 
