@@ -237,7 +237,8 @@ def test_of_any_other_row_it_says_where_it_looks_most(live):
         for t, word in enumerate(QUERIES):
             opened.button(word).click()
             most, s = weights[head, t].max(-1)
-            if not opened.root_element.locator(".mha-tries [aria-pressed=true]").count():
+            tried = opened.root_element.locator(".mha-tries [aria-pressed=true]")
+            if not tried.count():
                 said = f"Head {head}, “{word}” looks most at “{KEYS[s]}”: {most:.2f}."
                 assert opened.text(".mha-note") == said
             assert opened.text(".mha-note") != ""

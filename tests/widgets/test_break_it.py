@@ -258,7 +258,8 @@ def test_the_loss_is_judged_by_its_end(live):
     for name, (mark, word) in VERDICTS.items():
         choose(opened, name)
         end = sum(curves[name][-5:]) / 5
-        assert f"{mark} training loss {end:.2f}, {word}" in opened.text(".mha-witnesses")
+        said = opened.text(".mha-witnesses")
+        assert f"{mark} training loss {end:.2f}, {word}" in said
         assert "— here" in opened.root_element.locator(".mha-loss").text_content()
 
 

@@ -264,8 +264,9 @@ def test_no_word_says_left_where_it_means_what_remains(live):
 def test_the_screen_says_what_a_gradient_is(live):
     """In words: “median norm of ∂w/∂x” was not understood."""
     opened = live(lab(D=16))
-    assert "how far the weights move when a score x moves" in opened.text(".mha-meaning")
-    assert opened.text(".mha-meaning").endswith("(median).")
+    meaning = opened.text(".mha-meaning")
+    assert "how far the weights move when a score x moves" in meaning
+    assert meaning.endswith("(median).")
     assert "∂" not in opened.text(".mha-sides")
 
 
