@@ -264,7 +264,7 @@ export default widget("Attention explorer", (ui) => {
     if (many && allKeys.open) list(listed, range(keys()));
     say(allKeys.firstChild, `All ${keys()} keys in their order`);
     const others = row.reduce((sum, w) => sum + w, 0) - places.reduce((sum, s) => sum + row[s], 0);
-    say(rest, many ? `The ${most} keys that are looked at most; the others add up to ${fixed(others)}.` : "");
+    say(rest, many ? `The ${most} largest weights; the others add up to ${fixed(others)}.` : "");
 
     const [left, right] = [manyQueries() ? 1 : asking.length, places.length];
     const tall = ROW * Math.max(left, right);

@@ -340,7 +340,7 @@ export default widget("Model lab", (ui) => {
     const hint = waiting && !trouble ? "Loading the model … " : trouble && waiting ? `${trouble} ` : "";
     const [from, end] = shown().map((x) => x + now.read - now.words.length);
     const tokens = now.of > now.read ? ` Only the last ${now.read} of ${now.of} tokens are read.`
-      : now.of > WINDOW && !hint ? ` Shown: tokens ${from + 1} to ${end} of ${now.of}. The map has room for ${WINDOW}.` : "";
+      : now.of > WINDOW && !hint ? ` Room for ${WINDOW}: tokens ${from + 1}–${end} of ${now.of}.` : "";
     const strange = wordsOf(now).slice(...shown()).includes(STRANGE) ? ` ${STRANGE} is a sign that the model does not know.` : "";
     const empty = !ui.get("text");
     say(line, empty ? "Type something: the model says what comes next." : `${hint}${weight}${tokens}${strange}`);

@@ -369,12 +369,11 @@ def test_of_a_long_text_the_end_is_read(live, model, tokenizer):
 def test_of_more_tokens_than_a_map_holds_it_says_so(live, tokenizer):
     text = "The list is a sequence of items. " * 5
     opened = live(ModelLab("x"))
-    assert "Shown" not in said(opened)
+    assert "Room for" not in said(opened)
     type_text(opened, text)
     count = len(tokenizer.encode(text))
     assert 32 < count < 128
-    assert f"Shown: tokens {count - 7} to {count} of {count}." in said(opened)
-    assert "The map has room for 8." in said(opened)  # why it begins there
+    assert f"Room for 8: tokens {count - 7}–{count} of {count}." in said(opened)
 
 
 def test_an_empty_text_asks_for_one(live, model, tokenizer):
@@ -1032,7 +1031,7 @@ def test_a_window_moves_over_a_long_text_and_a_link_keeps_it(live, tokenizer):
     assert later.get_attribute("aria-disabled") == "true"
     before = opened.pixels(".mha-one canvas")
     sooner.click()
-    assert f"Shown: tokens {count - 11} to {count - 4} of {count}." in said(opened)
+    assert f"Room for 8: tokens {count - 11}–{count - 4} of {count}." in said(opened)
     assert opened.pixels(".mha-one canvas") != before
     opened.root_element.locator(".mha-map").first.focus()
     opened.page.keyboard.press("PageUp")
@@ -1040,11 +1039,11 @@ def test_a_window_moves_over_a_long_text_and_a_link_keeps_it(live, tokenizer):
     seen = said(opened)
     opened.follow_link()
     ready(opened)
-    assert said(opened) == seen and f"tokens {count - 11} to" in seen
+    assert said(opened) == seen and f"tokens {count - 11}–" in seen
     for _ in range(9):
         sooner.press("Enter")
     assert sooner.get_attribute("aria-disabled") == "true"
-    assert f"Shown: tokens {count - 31} to {count - 24} of" in said(opened)
+    assert f"Room for 8: tokens {count - 31}–{count - 24} of" in said(opened)
     opened.button("looks, no help").click()
     ready(opened)
     assert sooner.is_hidden() and later.is_hidden()
