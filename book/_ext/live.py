@@ -21,9 +21,13 @@ from mha_lib.widgets.base import VIEW, caption
 from mha_lib.widgets.page import STATE, host, in_script
 
 HOST = "widgets/host.js"
-NOTE = "These controls call Python, and a page has none."
+NOTE = (  # what a page shows, where it has no controls
+    "This is what the cell says at the start. "
+    "In Jupyter or Colab it has controls, which ask Python for other answers."
+)
 NOTE_BELOW_A_WIDGET = (
-    "The controls that made this call Python, and a page has none."
+    "This is the first picture of the cell, and can be pressed. "
+    "In Jupyter or Colab it has controls, too, which ask Python for others."
 )
 LAYOUT = ("layout", "tabbable", "tooltip")  # of every widget; no use here
 REFERENCE = "IPY_MODEL_"  # how a state names another model

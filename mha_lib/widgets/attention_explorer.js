@@ -159,7 +159,18 @@ export default widget("Attention explorer", (ui) => {
     const quests = patterns.names.map((one) => [PATTERNS[one].name,
       { state: { pattern: one, guess: "" }, note: judged(one), notes: Object.values(verdicts(0)), under: ["Find the head that looks at", ""] }]);
     return { ...found, ...Object.fromEntries(quests) };
-  });
+  }, "Try this", told);
+  /** Of the row that is shown: where it looks most. */
+  function told() {
+    const [t] = place();
+    const row = now.weights[head()][t];
+    const most = Math.max(...row);
+    const [first, ...others] = range(row.length).filter((s) => row[s] === most);
+    const who = `${alone() ? "" : `Head ${head()}, `}“${placed("query_tokens", t)}”`;
+    return most === 0 ? `${who} looks at nothing.`
+      : others.length ? `${who}: ${others.length + 1} ${ui.get("unit")}s get the most, ${fixed(most)} each.`
+        : `${who} looks most at “${placed("key_tokens", first)}”: ${fixed(most)}.`;
+  }
 
   ui.follow(() => {
     const unit = ui.get("unit");
@@ -228,7 +239,7 @@ export default widget("Attention explorer", (ui) => {
   const rest = h("div", { class: "mha-caption" });
   const listed = h("ol", { class: "mha-every", "aria-label": "weight of each key" });
   const allKeys = h("details", { class: "mha-numbers", ontoggle: () => ui.redraw() }, h("summary"), listed);
-  const title = h("div", { class: "mha-caption" }, "query → key");
+  const title = h("div", { class: "mha-caption" }, "query (looks) → key (is looked at)");
   const asker = h("div", { class: "mha-words mha-asker" }, h("div"));
   let asking = null;
   ui.follow(() => {

@@ -49,7 +49,7 @@ export default widget("Break it", (ui) => {
     six.prepare(NAMES[at], name);
   }));
   const now = () => programs[ui.get("opened")];
-  const { patient, answer, secret, sought, solved, tried } = quest(ui, known, now);
+  const { patient, answer, secret, sought, solved, over, tried } = quest(ui, known, now);
 
   // --- what is changed: every change can be taken back ------------------------------------
   const STATE = ["mistakes", "opened", "step", "three", "patient", "sealed", "guess"];
@@ -98,7 +98,7 @@ export default widget("Break it", (ui) => {
   });
 
   const shownStep = () => {
-    if (ui.get("step") || solved()) return ui.get("step") || solved();
+    if (ui.get("step") || over()) return ui.get("step") || over();
     return now().differs.weights || !now().differs.output ? "weights" : "output";
   };
   const lines = h("div", { class: "mha-code", role: "group", "aria-label": "program, step by step" }, Object.keys(GROUPS).map((step) => {
@@ -109,7 +109,7 @@ export default widget("Break it", (ui) => {
       h("span", { class: "mha-written" }, shape, text, instead));
     ui.follow(() => {
       const { here, right, differs } = now();
-      const first = sought() ? "" : now().first || solved(); // what no number shows is wrong, too
+      const first = sought() ? "" : now().first || over(); // what no number shows is wrong, too
       say(mark, sought() ? (tried.steps.has(step) ? "–" : "?") : step === first ? "✗" : differs[step] ? "≠" : "✓");
       put(mark, { "data-mark": mark.textContent, "aria-label": MARKS[mark.textContent], title: MARKS[mark.textContent] });
       const written_ = here.code[step];
@@ -126,7 +126,8 @@ export default widget("Break it", (ui) => {
     return line;
   }));
 
-  const three = toggle(ui, { label: "three inputs", trait: "three" });
+  const three = toggle({ // of the sentence that is shown: the farthest number may lie in the other
+    ...ui, set: (trait, value) => ui.setAll({ [trait]: value, b: view.b }) }, { label: "three inputs", trait: "three" });
   const witnesses = h("ul", { class: "mha-witnesses" });
   const losing = h("div", { class: "mha-noticed" });
 
@@ -154,7 +155,7 @@ export default widget("Break it", (ui) => {
   /** What the marks of the lines say. */
   const legend = () => {
     const { first, differs } = now();
-    if (!first && !solved()) return "";
+    if (!first && !over()) return "";
     const inherited = Object.keys(differs).some((step) => differs[step] && step !== first);
     return `✗ the wrong line, below it the right one${!first ? "; no number shows it." : inherited ? "; from ≠ on the numbers differ." : "."}`;
   };
@@ -174,20 +175,22 @@ export default widget("Break it", (ui) => {
     const uncovered = found && !secret();
     free.hidden = !uncovered;
     ui.root.classList.toggle("mha-solved", Boolean(solved()));
-    ui.question(uncovered ? "What was its mistake?"
-      : solved() ? `${ui.get("guess") === SHOWN ? "It was" : "Found"}: ${GROUPS[solved()]}.` : titleOf(programs, secret(), now()));
+    ui.root.classList.toggle("mha-uncovered", Boolean(uncovered));
+    const given = ui.get("guess").endsWith(SHOWN); // of a patient its date stands before it
+    ui.question(over() ? `${given ? "It was" : "Found"}: ${GROUPS[over()]}.` : titleOf(programs, secret(), now()));
     const puzzle_ = following();
     onward.hidden = !puzzle_;
     if (puzzle_) say(next, `next: ${puzzle_[0]}`);
     say(says, legend());
-    ui.lead(uncovered || puzzle_ ? "" // the code has come, and the lines below it say all
+    ui.lead(puzzle_ ? "" // it stands beside the button
+      : found && over() ? legend()
       : sought() && !now().first ? "Map, output and loss are right. Switch on three inputs, or press the line you suspect."
       : sought() ? `${symptom()}. Press the line you suspect.`
       : secret() ? "Its code is hidden. Compare its map with the right one, and choose what is wrong."
         : now().first ? legend()
           : now().mistake ? "Its code is wrong, and no number shows it. Switch on three inputs."
           : ui.get("sealed") && programs.some(({ first }) => first) ? "All its numbers are right. Open the program with ✗ and find its wrong line."
-          : "No number of this program is wrong. Press a line for its numbers, or change its mistake.");
+          : `No number of this program is wrong. Press a line for its numbers${found ? "" : ", or change its mistake"}.`);
     ui.linked(found ? "The link opens this patient, and does not give it away." : "");
     three.hidden = Boolean(found);
     three.classList.toggle("mha-spared", Boolean(solved() && now().first)); // it shows nothing new
@@ -278,7 +281,8 @@ export default widget("Break it", (ui) => {
     const [i, j] = view.cursor;
     const k = i * view.columns + j;
     const place = view.keys ? `${view.words[i]} → ${view.words[j]}` : `${view.words[i]}, feature ${j}`;
-    say(cell, `${what()}, ${place}: right ${shown(view.right[k])}, here ${shown(view.here[k])}`);
+    const of = `${quantity()}${view.H > 1 ? `, head ${view.head}` : ""}, sequence ${view.b}`;
+    say(cell, `${of}: ${place} ${shown(view.here[k])}, right ${shown(view.right[k])}`);
   });
 
   const losses = ui.get("losses");
@@ -303,7 +307,7 @@ export default widget("Break it", (ui) => {
     if (!differs.weights) return `${lost}; maps right, output off by ${differs.output.toFixed(2)}`;
     const ofMap = `${ui.get("mistakes")}` === `${odd.mistakes}`; // whatever its loss
     if (!ofMap && (gap === undefined || Math.abs(gap) > SEEN)) return lost;
-    const { at, columns, words, here, right } = farthest("weights");
+    const { at, columns, words, here, right } = farthest("weights", ui.get("b"));
     return `${ofMap ? "Odd map:" : `${lost};`} “${words[Math.floor(at / columns)]}” gives “${words[at % columns]}” ${fixed(here[at], 2)}, not ${fixed(right[at], 2)}`;
   };
   /** What the maps say to who has guessed wrong; it names no line. */
@@ -331,7 +335,7 @@ export default widget("Break it", (ui) => {
   ui.follow(() => {
     const { differs, first, mistake } = now();
     const { mark, text } = training();
-    const rows = [["✓", "Python", "no error"], ["✓", "shapes", "all right"], [mark, "loss", text],
+    const rows = [["✓", "Python", "no error"], ["✓", "shapes", "all right"], [mark, "training loss", text],
       ...["weights", "output"].map((step) => [differs[step] ? "✗" : "✓", step === "weights" ? "map" : step,
         differs[step] ? `off by ${Math.abs(differs[step]) > 1e300 ? "∞" : differs[step].toFixed(2)}` : "right"])];
     const texts = JSON.stringify(rows);
@@ -356,7 +360,8 @@ export default widget("Break it", (ui) => {
     if (verdict && before && before !== said.textContent) said.scrollIntoView({ block: "nearest" });
   });
 
-  losing.append(loss, witnesses);
+  losing.append(loss, h("div", {}, witnesses, h("p", { class: "mha-caption mha-trained" },
+    "Loss: of a whole training. Map and output: of this input.")));
 
   let table = null;
   const content = () => {

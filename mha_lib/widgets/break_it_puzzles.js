@@ -13,9 +13,14 @@ export const GROUPS = { // of the mistakes, by the step where they are made
 export const none = ["", "", "", "", "", ""];
 export const fresh = { step: "", b: -1, h: -1, row: -1, column: -1 };
 export const begin = { ...fresh, three: false, patient: "", sealed: false, guess: "" };
+/** A state, and what of it has to stay for it to be the same puzzle: other numbers may be looked at. */
+const holding = (state) => {
+  const { mistakes, opened, patient, sealed } = state;
+  return { state, holds: { mistakes, opened, patient, sealed } };
+};
 const puzzle = (style, mistake) => {
   const opened = NAMES.indexOf(style);
-  return { state: { ...begin, sealed: true, mistakes: none.with(opened, mistake), opened } };
+  return holding({ ...begin, sealed: true, mistakes: none.with(opened, mistake), opened });
 };
 export const visiting = (date) => ({ ...begin, mistakes: none, patient: date, opened: patientOf(date).at });
 export const PUZZLES = () => ({ // named by the symptom, not by its cause
@@ -24,7 +29,7 @@ export const PUZZLES = () => ({ // named by the symptom, not by its cause
   "odd map": puzzle("BuiltinMHA", "split-by-view"),
   output: puzzle("SplitConcatMHA", "merge-batch-major"),
   silent: puzzle("EinsumMHA", "kv-from-query"),
-  daily: { state: visiting(today()) },
+  daily: holding(visiting(today())),
 });
 
 /**
@@ -32,7 +37,8 @@ export const PUZZLES = () => ({ // named by the symptom, not by its cause
  *
  * patient(): of the day that is shown, or null. answer(): the last one to what he has;
  * secret(): whether that is hidden still. sought(): of a sealed program the step that is
- * wrong, while nobody has found it; solved(): that step, once it is found or shown.
+ * wrong, while nobody has found it; solved(): that step, once it is found or shown;
+ * over(): the same, of a patient too.
  * `tried.steps`: the answers that were wrong.
  */
 export function quest(ui, known, now) {
@@ -52,6 +58,7 @@ export function quest(ui, known, now) {
   /** Of a puzzle that is over: the line that makes the difference. */
   const solved = () => (ui.get("sealed") && ui.get("guess") && !patient() && !sought() && now().mistake
     ? now().first || WRONG[now().mistake].step : "");
+  const over = () => solved() || (patient() && !secret() ? now().first || (WRONG[now().mistake]?.step ?? "") : "");
   const tried = { of: null, steps: new Set() }; // of one puzzle: the answers that are wrong
   ui.follow(() => {
     const [of, guess] = [now(), ui.get("guess")];
@@ -59,7 +66,7 @@ export function quest(ui, known, now) {
     if (sought() && guess) tried.steps.add(guess);
     if (secret() && answer()) tried.steps.add(answer());
   });
-  return { patient, answer, secret, sought, solved, tried };
+  return { patient, answer, secret, sought, solved, over, tried };
 }
 
 /** What is asked, of what the numbers of the six programs show. */

@@ -7,7 +7,7 @@ import { focusKeeper } from "./focus.js";
 // --- the root ---------------------------------------------------------------------
 
 let serial = 0;
-const LINK = "copy link";
+const [LINK, ALOUD] = ["copy link", "mha-aloud"];
 
 /**
  * Make the `render` of a widget. `build(ui)` fills `ui.root` once; what it gives to
@@ -115,23 +115,23 @@ export function widget(name, build, { question, lead = "", lesson = [], answered
       answered,
       reset: () => ui.setAll({ ...first, ...untouched }),
       lead: (text) => say(hint, text),
-      question: (text) => say(asked, text),
+      question: (text = question) => say(asked, text),
       linked: (text) => { opens = text; },
     };
     let opens = ""; // else the state that is seen
     const said = readout();
     let meant = ""; // the state that it speaks of
-    const tell = (text, shown = true) => {
+    const tell = (text, how = "") => {
       meant = JSON.stringify(state());
-      said.classList.toggle("mha-aloud", !shown);
+      said.className = `mha-readout ${how}`;
       say(said, text);
-      say(link, shown ? LINK : "copied ✓");
+      say(link, how === ALOUD ? "copied ✓" : LINK);
     };
     const link = button(LINK, async () => {
       window.history.replaceState(null, "", `#${place}=${packed(changed(state(), first))}`);
       const taken = await toClipboard(location.href);
-      if (taken) tell(`Copied. ${opens || "The link opens this page in this state."}`, false); // the button shows it, and nothing moves
-      else tell("The address of this page now holds this state: copy it.");
+      if (taken) tell(`Copied. ${opens || "The link opens this page in this state."}`, ALOUD); // the button shows it, and nothing moves
+      else tell("The address bar now holds this state: copy it.", "mha-over"); // as on file://
     });
     const asked = h("p", { class: "mha-question" }, question);
     const top = question ? h("div", { class: "mha-top" },
@@ -367,9 +367,9 @@ export const press = (one, pressed) => put(one, { "aria-pressed": pressed });
  * {title: {state, note, notes, holds, under}}: the traits to set, and a sentence on what
  * is seen then; `notes`, if it may become another. Such a state lasts as long as the traits of `holds` do, or else all of it.
  * `under` is [the question's words before the title, those after it]: the first of a
- * question has them before it, as a caption.
+ * question has them before it, as a caption. Of a state of the reader's own `own()` speaks.
  */
-export function tryThis(ui, offered, caption = "Try this") {
+export function tryThis(ui, offered, caption = "Try this", own = () => "") {
   const row = h("div", { class: "mha-tries", role: "group", "aria-label": caption.toLowerCase() });
   const note = h("output", { class: "mha-note", "aria-live": "polite" });
   const room = h("div", { class: "mha-room" }, note);
@@ -393,7 +393,7 @@ export function tryThis(ui, offered, caption = "Try this") {
     }
     const now = titles.findIndex((title) => is(all[title].holds ?? all[title].state));
     row.querySelectorAll("button").forEach((one, i) => press(one, i === now));
-    const text = all[titles[now]]?.note ?? "";
+    const text = now < 0 ? own() : all[titles[now]].note ?? "";
     put(note, { "data-mark": "✓✗".includes(text[0]) ? text[0] : "" });
     say(note, text);
     row.hidden = !titles.length;

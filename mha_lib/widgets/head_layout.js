@@ -76,7 +76,6 @@ function way(ui, trait, title, followed, moves) {
     node.hidden = steps.length === 0;
     if (!steps.length) return;
     const same = trait === "beside" && !parted(ui);
-    body.inert = same;
     put(body, { class: same ? "mha-same" : "" }); // in its place already, and it travels on
     const state = `${statement()} ${same}`;
     if (state !== known) {
@@ -136,6 +135,15 @@ function parted(ui) {
 
 const lastStep = (ui) => Math.max(ui.get("steps").length, ui.get("beside").length) - 1;
 
+/** The ways that are wrong at these sizes, or right only because an axis has size 1. */
+function wrongOf(ui) {
+  const sizes = sizesOf(ui);
+  const [B, T, H, D] = [Math.max(sizes.B, ui.first.batch), ...["T", "H", "D"].map((x) => Math.max(2, sizes[x]))];
+  const grown = { B, T, H, D, E: H * D };
+  const wrong = (steps, at) => "✗!".includes(judge(run(steps, at).at(-1), at).mark);
+  return ui.get("recipes").filter(([, steps]) => wrong(steps, sizes) || wrong(steps, grown));
+}
+
 /** A number that goes astray, from the start; every wrong way from where ours starts. */
 function waysToTry(ui, wrongWays) {
   const sizes = sizesOf(ui);
@@ -148,7 +156,7 @@ function waysToTry(ui, wrongWays) {
   const shown = astray[wrong.findIndex(([, steps]) => `${steps}` === `${ui.get("beside")}`)] ?? [];
   const everywhere = shown.filter((one) => astray.every((list) => !list.length || list.includes(one)));
   const element = Math.max(...(everywhere.length ? everywhere : shown)); // one, whatever is compared
-  if (!wrong.length) return ordersToTry(ui);
+  if (!wrongWays.length) return ordersToTry(ui);
   const trait = ui.first.beside.length ? "beside" : "steps"; // where one way fills the screen
   return Object.fromEntries([
     ...(shown.length ? [[`follow ${labelOf(element, sizes)} step by step`, { state: { element, at: 0 } }]] : []),
@@ -210,9 +218,10 @@ function proposals(ui) {
   return Object.fromEntries(Object.entries(found).filter(([, list]) => list.length));
 }
 
-const OUTCOMES = { // of two ways, by their marks
-  "✓✗": "One colour = one head. Top: correct. Bottom: ✗ marks numbers in a wrong place.",
-  "✓!": "One colour = one head. Top: correct. Bottom: torch refuses.",
+const OUTCOMES = { // of two ways, by their marks: on the way, and at the end
+  "✓✗": ["Top: right, bottom: wrong.", "Top: correct. Bottom: ✗ marks numbers in a wrong place."],
+  "✓!": ["Top: right, bottom: refused.", "Top: correct. Bottom: torch refuses."],
+  "✓✓": ["", "Both are right at these sizes."],
 };
 const COLOURS = [["head", "the head of a feature"], ["token", "the token"]];
 
@@ -299,9 +308,7 @@ export default widget("Head layout", (ui) => {
     const sizes = sizesOf(ui);
     const given = JSON.stringify([ui.get("recipes"), sizes]);
     const state = JSON.stringify([ui.get("steps"), ui.get("beside")]);
-    if (given !== judged) {
-      wrong = ui.get("recipes").filter(([, steps]) => "✗!".includes(judge(run(steps, sizes).at(-1), sizes).mark));
-    }
+    if (given !== judged) wrong = wrongOf(ui);
     if (given !== judged || state !== asked) tries = waysToTry(ui, wrong);
     [judged, asked] = [given, state];
   });
@@ -341,16 +348,17 @@ export default widget("Head layout", (ui) => {
     say(line, `${labelOf(followed(), sizes)}: ${twoOrders() || `feature ${e} of token ${whose}, number ${d} of head ${head}`}.`);
   });
   ui.follow(() => {
-    if (wrong.length || ui.get("recipes").length < 2) return;
-    ui.question(`Two orders, both right: where is ${labelOf(Math.min(ui.get("element"), cells() - 1), sizesOf(ui))}?`);
+    if (wrong.length || ui.get("recipes").length < 2) ui.question();
+    else ui.question(`Two orders, both right: where is ${labelOf(Math.min(ui.get("element"), cells() - 1), sizesOf(ui))}?`);
   });
   const outcomes = () => ["steps", "beside"].map(ui.get).filter((steps) => steps.length)
     .map((steps) => judge(run(steps, sizesOf(ui)).at(-1), sizesOf(ui)).mark).join("");
   ui.follow(() => {
     const label = labelOf(Math.min(ui.get("element"), cells() - 1), sizesOf(ui));
-    ui.lead(stepOf(ui) < lastStep(ui) ? `Press “next step” and watch ${label}.`
-      : OUTCOMES[outcomes()] ?? (wrong.length ? "A colour is a head, ✗ a number in a wrong place."
-        : "A colour is a head: press a number to follow it."));
+    const [soon, reached] = OUTCOMES[outcomes()] ?? ["", "✗ marks a number in a wrong place."];
+    const said = stepOf(ui) < lastStep(ui) ? `${soon} Press “next step” and watch ${label}.`
+      : wrong.length ? reached : "Press a number to follow it.";
+    ui.lead(`One colour = one ${ui.get("colour")}. ${said.trim()}`);
   });
   ways.append(way(ui, "steps", "steps", followed, moves), way(ui, "beside", "steps below them", followed, moves));
   ui.draw(() => travel(moves.done.splice(0)));

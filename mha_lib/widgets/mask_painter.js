@@ -74,6 +74,7 @@ function read(get) {
     mask, byRules, real, offset: first, shape: [T, S], swapped: get("swapped"),
     weights: mask.map((row, t) => softmax(get("scores")[t], row)),
     painted: mask.flat().filter((x, i) => x !== byRules[Math.floor(i / S)][i % S]).length,
+    taken: mask.some((row, t) => row.some((x, s) => !x && byRules[t][s])), // paint that hides
     rules: conditions(get).map(([text]) => text),
     empty: range(T).filter((t) => !mask[t].some(Boolean)),
     padding: range(S).map(isPadding(get)),
@@ -141,7 +142,7 @@ export default widget("Mask painter", (ui) => {
   const [T, S] = [ui.get("query_tokens").length, ui.get("key_tokens").length];
   const off = (x) => (x ? `${x}` : "off");
 
-  // The pencil: a press flips one cell, what it became is drawn along the way.
+  // The pencil: a press flips one cell, what it became is drawn while the pointer is down.
   let pencil = null;
   let finger = false; // a finger paints; else it scrolls, and chooses a cell
   const onlyChooses = (event) => event.pointerType === "touch" && !finger;
@@ -155,9 +156,12 @@ export default widget("Mask painter", (ui) => {
     if (event.button || onlyChooses(event)) return; // not the first button
     act = null; // each press is an act of its own
     begin("paint");
-    pencil = !ui.get("mask")[t][s];
-    if (event.pointerId !== undefined) event.currentTarget.setPointerCapture(event.pointerId);
-    paint([[t, s]], pencil);
+    const value = !ui.get("mask")[t][s];
+    if (event.pointerId !== undefined) { // a key is pressed and no pointer ends it
+      event.currentTarget.setPointerCapture(event.pointerId);
+      pencil = value;
+    }
+    paint([[t, s]], value);
   }
   function move(t, s, event) {
     const [from, to] = [place(), [t, s]];
@@ -282,14 +286,23 @@ export default widget("Mask painter", (ui) => {
   const [padding, swapped] = [
     h("span", {}, h("i", { class: "mha-tint" }), "padding"), h("span")];
   const turned = h("p", { class: "mha-turned" }, padding, swapped);
+  /** Of a mask of the reader's own; at first, what its rows and columns are. */
+  const told = () => {
+    if (same(now.mask, ui.first.mask)) return "A row is a query, the word that looks; a column is a key, the word looked at.";
+    const [hidden, empty] = [now.mask.flat().filter((x) => !x).length, now.empty.length];
+    return `${hidden} of ${plural(T * S, "cell")} ${hidden === 1 ? "is" : "are"} hidden; ` +
+      `${empty ? plural(empty, "row") : "no row"} ${empty > 1 ? "are" : "is"} empty.`;
+  };
   ui.follow(() => {
+    ui.root.classList.toggle("mha-swapped", now.swapped);
     clear.disabled = same(now.mask, now.byRules);
     undo.disabled = !past.length;
     press(fingers, finger);
     say(fingers, finger ? "Painting is on: press to stop" : "Paint with a finger");
     ui.lead(now.swapped ? "To mend it, press “Swap True and False”."
       : now.empty.length ? "An empty row: read the warning below."
-      : now.painted ? "Now hide a whole row."
+      : now.taken ? "Now hide a whole row."
+      : now.painted ? "Your paint lets a query see more than the rules do."
       : fingers.hidden ? "Click a cell in the left grid: weights follow."
         : finger ? "Tap or drag over cells." : "To paint, press “Paint with a finger”.");
     map.classList.toggle("mha-finger", finger);
@@ -336,7 +349,7 @@ export default widget("Mask painter", (ui) => {
   const count = (label, trait, max, format) => slider(rules, { label, trait, range: { min: 0, max }, format });
   ui.root.append(
     ui.get("note") ? h("p", { class: "mha-warning" }, ui.get("note")) : "",
-    tryThis({ ...ui, setAll: change }, () => TRIES),
+    tryThis({ ...ui, setAll: change }, () => TRIES, "Try this", told),
     h("div", { class: "mha-painting" },
       h("div", { class: "mha-rules" },
         toggle(rules, { label: "causal", trait: "causal" }),

@@ -4,7 +4,7 @@ import { palette, shade } from "./canvas.js";
 import { button, h, idle, keepRoom, numbers, press, put, readout, say, widget } from "./common.js";
 import { heatmap } from "./heatmap.js";
 import { arcs } from "./model_lab_arcs.js";
-import { labelOf, makeLab, QUOTE, readable, spoken } from "./model_lab_views.js";
+import { labelOf, makeLab, QUOTE, readable, spoken, STRANGE } from "./model_lab_views.js";
 import { writing } from "./model_lab_writing.js";
 import { loadPacked } from "./packed_model.js";
 
@@ -338,13 +338,14 @@ export default widget("Model lab", (ui) => {
     const [i, j] = place();
     const [query, key] = [i, j].map((k) => spoken(now.words[k]));
     const who = inWords(chosen()).replace("l", "L");
-    const weight = `${who}: ${query} looks at ${key} with weight ${fixed(now.maps[chosen()][i][j])}.`;
+    const weight = `${who}: query ${query} looks at key ${key} with weight ${fixed(now.maps[chosen()][i][j])}.`;
     const hint = waiting && !trouble ? "Loading the model … " : trouble && waiting ? `${trouble} ` : "";
     const [from, end] = shown().map((x) => x + now.read - now.words.length);
     const tokens = now.of > now.read ? ` Only the last ${now.read} of ${now.of} tokens are read.`
-      : now.of > WINDOW && !hint ? ` Shown: tokens ${from + 1} to ${end} of ${now.of}.` : "";
+      : now.of > WINDOW && !hint ? ` Room for ${WINDOW}: tokens ${from + 1}–${end} of ${now.of}.` : "";
+    const strange = wordsOf(now).slice(...shown()).includes(STRANGE) ? ` ${STRANGE} is a sign that the model does not know.` : "";
     const empty = !ui.get("text");
-    say(line, empty ? "Type something: the model says what comes next." : `${hint}${weight}${tokens}`);
+    say(line, empty ? "Type something: the model says what comes next." : `${hint}${weight}${tokens}${strange}`);
     for (const part of [panels, both]) {
       part.classList.toggle("mha-past", empty);
       part.inert = empty;

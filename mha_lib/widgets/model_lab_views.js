@@ -1,15 +1,16 @@
 // What ModelLab shows of a text: the whole model beside the same with heads off.
 import { range } from "./arithmetic.js";
 import { chance, chances, draw, goOn, lossOf, makeRunner } from "./model_run.js";
-import { makeTokenizer } from "./model_tokens.js";
+import { makeTokenizer, UNKNOWN } from "./model_tokens.js";
 import { unpackModel } from "./packed_model.js";
 
 const SHOWN = 32; // tokens in a map, the last ones
 const LISTED = 6; // of the tokens that may come next
 const FURTHER = 10; // tokens that a model goes on with
 
+export const STRANGE = "‹?›"; // in place of a sign that the model has never seen
 /** A token with its spaces and line ends made visible. */
-export const readable = (token) => token.replaceAll(" ", "·").replaceAll("\n", "↵");
+export const readable = (token) => token.replaceAll(" ", "·").replaceAll("\n", "↵").replaceAll(UNKNOWN, STRANGE);
 export const QUOTE = '" quote'; // a mark alone is a speck where it stands small or turned
 export const labelOf = (token) => (token.trim() === '"' ? readable(token).replace('"', QUOTE) : readable(token));
 /** The same in a sentence, without a mark between marks. */

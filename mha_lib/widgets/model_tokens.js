@@ -1,6 +1,6 @@
 // Byte pairs: a text into numbered tokens, as the library `tokenizers` cuts it.
 
-const UNKNOWN = "\uFFFD"; // token 0; in a text it is a piece of its own
+export const UNKNOWN = "\uFFFD"; // token 0; in a text it is a piece of its own
 // White space as that library counts it: JavaScript's \s lacks U+0085 and has U+FEFF.
 const SPACE = "\\t-\\r \\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000";
 

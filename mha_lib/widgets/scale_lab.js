@@ -22,7 +22,7 @@ const sideOf = (kind) => (kind === "none" ? "undivided" : "divided");
 const AVERAGES = { mean, median };
 const NEARLY_ALL = 0.99;
 const STEEPEST = 0.5; // norm of ∂w/∂x: two keys with half of the weight each
-const ALIKE = 0.8; // of the other: two gradients that learn equally well
+const ALIKE = 0.8; // of the other: two gradients that are nearly the same
 const FLOOR = 1e-12; // where a logarithmic axis ends
 
 // --- the state --------------------------------------------------------------------------
@@ -102,22 +102,25 @@ export default widget("Scale lab", (ui) => {
   });
 
   const gradients = () => `Remaining gradient: undivided ${brief(remains("none"))}, divided ${brief(remains(chosen()))}.`;
+  /** How far the weights move when q·k does: x moves by a part of that. */
+  const arrives = (kind) => brief(average(one(kind).norm.map((norm) => norm / one(kind).divisor)));
   const alike = () => {
     const both = [remains("none"), remains(chosen())];
     return Math.min(...both) > ALIKE * Math.max(...both);
   };
-  /** Of the query now, at another D: the key with the largest undivided weight. */
-  const largestKey = (D) => {
-    const row = dots[sizes.indexOf(D)].rows[ui.get("query")];
+  /** At another D, of the query now or another: the key with the largest undivided weight. */
+  const largestKey = (D, query = ui.get("query")) => {
+    const row = dots[sizes.indexOf(D)].rows[query];
     return row.indexOf(Math.max(...row));
   };
   const tries = tryThis(ui, () => Object.fromEntries([
     ["a small head", { D: sizes[Math.min(1, sizes.length - 1)], divisor: "sqrt" },
-      () => `${gradients()}${alike() ? " A small head learns either way." : ""}`],
+      () => `${gradients()}${alike() ? " In a small head the weights move either way." : ""}`],
     ["a large head", { D: sizes.at(-1), divisor: "sqrt" },
-      () => `${gradients()} Which side can still learn?`],
+      () => `${gradients()} On which side do the weights still move?`],
     ["too much", { D: sizes.at(-1), divisor: "D" },
-      () => `No key is chosen, whatever the scores: the largest weight is ${fixed(Math.max(...now().largest))}, an even share ${fixed(1 / known[1].length)}.`],
+      () => `No key is chosen, whatever the scores: the largest weight is ${fixed(Math.max(...now().largest))}, an even share ${fixed(1 / known[1].length)}. ` +
+        `x moves by 1/${plain(now().divisor)} of q·k: ∂w/∂(q·k) is ${arrives(chosen())}, with √D ${arrives("sqrt")}.`],
   ].map(([title, state, note]) => [title, { state: { ...state, key: largestKey(state.D) }, holds: state, note: note() }])));
 
   const tauSlider = slider(ui, {
@@ -128,14 +131,26 @@ export default widget("Scale lab", (ui) => {
     tauSlider.hidden = chosen() !== "temperature";
   });
 
+  // A key is lit: the one with the largest weight, until the reader presses another.
+  let held = null;
+  const back = ui.reset;
+  ui.reset = () => {
+    held = null;
+    back();
+  };
+  const followed = { ...ui, set: (trait, value) => {
+    const { D, query } = { D: ui.get("D"), query: ui.get("query"), [trait]: value };
+    ui.setAll({ [trait]: value, key: held === ui.get("key") ? held : largestKey(D, query) });
+  } };
+
   const detail = h("div", { class: "mha-detail" });
   ui.follow(() => {
     const [t, s] = [ui.get("query"), ui.get("key")];
     const dot = fixed(dots[place()].rows[t][s]);
     const parts = [...new Set(["none", chosen()])].map((kind) => {
       const { scores, weights, divisor } = one(kind);
-      const over = divisor === 1 ? "" : ` / ${plain(divisor)} = ${fixed(scores[t][s])}`;
-      return `${sideOf(kind)}: x = ${dot}${over}, w = ${short(weights[t][s])}`;
+      const x = divisor === 1 ? "" : `x = ${dot} / ${plain(divisor)} = ${fixed(scores[t][s])}, `;
+      return `${sideOf(kind)}: ${x}w = ${short(weights[t][s])}`;
     });
     say(detail, `key ${s}: q·k = ${dot}; ${parts.join("; ")}`);
   });
@@ -145,12 +160,13 @@ export default widget("Scale lab", (ui) => {
       meter(() => sideOf(kind()), () => remains(kind()), ui),
       bars(ui, {
         now: () => one(kind()), name: () => sideOf(kind()), scores: () => DIVISORS[kind()].scores, reach: () => reach,
+        press: (key) => { held = key; },
       }));
     ui.follow(() => say(title, `${sideOf(kind())}: ${DIVISORS[kind()].scores}`));
     return node;
   };
   const meaning = h("p", { class: "mha-caption mha-meaning" });
-  ui.follow(() => say(meaning, `The first bar, remaining gradient: how far the weights move when a score moves a little (${ui.get("average")}).`));
+  ui.follow(() => say(meaning, `The first bar, remaining gradient: how far the weights move when a score x moves a little (${ui.get("average")}).`));
   const right = side(chosen);
   ui.follow(() => {
     right.hidden = chosen() === "none";
@@ -160,7 +176,7 @@ export default widget("Scale lab", (ui) => {
     ui.get("note") ? h("p", { class: "mha-warning" }, ui.get("note")) : "",
     tries,
     controls(
-      slider(ui, { label: "D, the size of a head", trait: "D", values: () => sizes }),
+      slider(followed, { label: "D, the size of a head", trait: "D", values: () => sizes }),
       choice(ui, {
         label: "divide by", trait: "divisor",
         options: Object.entries(DIVISORS).map(([kind, { option }]) => [kind, option]),
@@ -170,7 +186,7 @@ export default widget("Scale lab", (ui) => {
     line, detail,
     more("More: other queries, all D, tables",
       controls(
-        slider(ui, { label: "query", trait: "query", range: () => ({ min: 0, max: known[0].length - 1 }) }),
+        slider(followed, { label: "query", trait: "query", range: () => ({ min: 0, max: known[0].length - 1 }) }),
         choice(ui, {
           label: "average over the queries", trait: "average",
           options: Object.keys(AVERAGES).map((name) => [name, name]),
@@ -201,7 +217,7 @@ export default widget("Scale lab", (ui) => {
   );
 }, {
   question: "Why divide by √D?",
-  lead: "Move D: undivided, the scores grow. Which side can still learn, undivided or divided?",
+  lead: "Move D: undivided, scores grow. On which side do weights still move when a score does?",
   lesson: ["D", "divisor", "temperature", "query", "key", "average"],
 });
 

@@ -9,8 +9,8 @@ const ABOVE = 14; // and below: room for the number at a bar's end
 const SCORES = 64; // pixels
 const WEIGHTS = 64;
 
-/** Bars of the scores and of the weights; arrow keys and pointer choose a key. */
-export function bars(ui, { now, name, scores, reach }) {
+/** Bars of the scores and of the weights; the pointer lights a key, arrow keys and a press choose it. */
+export function bars(ui, { now, name, scores, reach, press }) {
   const frame = h("div", { class: "mha-bars", tabindex: "0", role: "slider", "aria-valuemin": 0 });
   const row = (what) => now()[what][ui.get("query")];
   const of = h("div", { class: "mha-caption" });
@@ -28,7 +28,9 @@ export function bars(ui, { now, name, scores, reach }) {
   );
   const go = (event, s) => {
     event.preventDefault();
-    ui.set("key", Math.max(0, Math.min(row("scores").length - 1, s)));
+    const key = Math.max(0, Math.min(row("scores").length - 1, s));
+    if (event.type !== "pointermove" || event.buttons) press(key);
+    ui.set("key", key);
   };
   const point = (event) => {
     const box = frame.getBoundingClientRect();

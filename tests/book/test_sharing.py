@@ -167,5 +167,8 @@ def test_controls_that_need_python_lead_somewhere(extensions, owner):
 )
 def test_the_note_names_a_notebook_that_exists(page):
     (note,) = whole(page).select(".needs-python")
+    said = note.get_text()
+    assert said.startswith("This is ")  # what is seen; no page has the controls
+    assert "In Jupyter or Colab it has controls" in said
     assert (book.ROOT / note.code.get_text()).exists()
     assert bool(note.find_all("a")) == STAMPED

@@ -228,6 +228,44 @@ def test_rows_that_stand_out(live):
     assert opened.button(f"head {h}").get_attribute("aria-pressed") == "true"
 
 
+def test_of_any_other_row_it_says_where_it_looks_most(live):
+    """The finding's line was empty once a word was chosen, and its gap stayed."""
+    weights = expected()
+    opened = live(explorer())
+    for head in range(H):
+        opened.button(f"head {head}").click()
+        for t, word in enumerate(QUERIES):
+            opened.button(word).click()
+            most, s = weights[head, t].max(-1)
+            tried = opened.root_element.locator(".mha-tries [aria-pressed=true]")
+            if not tried.count():
+                said = f"Head {head}, “{word}” looks most at “{KEYS[s]}”: {most:.2f}."
+                assert opened.text(".mha-note") == said
+            assert opened.text(".mha-note") != ""
+
+
+def test_a_row_without_one_largest_weight_is_told_as_it_is(live):
+    weights = torch.tensor([[0.9, 0.1, 0], [0, 0, 0], [0.4, 0.4, 0.2], [0.5, 0.3, 0.2]])
+    opened = live(AttentionExplorer(weights[None], list("abcd"), list("xyz")))
+    said = partial(opened.text, ".mha-note")
+    opened.button("b").click()
+    assert said() == "“b” looks at nothing."
+    opened.button("d").click()
+    assert said() == "“d” looks most at “x”: 0.50."
+    weights[3] = weights[2]
+    opened = live(AttentionExplorer(weights[None], list("abcd"), list("xyz")))
+    opened.button("d").click()
+    assert opened.text(".mha-note") in (
+        "“d”: 2 words get the most, 0.40 each.",
+        "“d”: 3 words, and none gets more than 0.40.",
+    )
+
+
+def test_it_says_what_a_query_and_a_key_are(live):
+    said = live(explorer()).text(".mha-looks .mha-caption >> nth=0")
+    assert said == "query (looks) → key (is looked at)"
+
+
 def test_one_head_alone_has_no_number_and_the_row_that_is_shown_is_pressed(live):
     weights = torch.full((1, 4, 4), 0.25)
     weights[0, 3] = torch.tensor([0.9, 0.1, 0.0, 0.0])

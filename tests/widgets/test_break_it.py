@@ -132,11 +132,12 @@ def test_a_number_is_read_off_by_mouse_and_keyboard(live):
     for key in ("Home", "PageUp", "ArrowDown"):
         opened.page.keyboard.press(key)
     said = opened.text(".mha-below output")
-    h, word = re.search(r"head (\d), (\w+)", said).groups()
-    h, b = int(h), [words[1] for words in WORDS].index(word)
+    h, b, word = re.search(r"head (\d), sequence (\d): (\w+)", said).groups()
+    h, b = int(h), int(b)
+    assert WORDS[b][1] == word
     right, here = (_run(x, False)["weights"][b, h, 1, 0] for x in ("", "scale-twice"))
     words = WORDS[b]
-    assert f"{words[1]} → {words[0]}: right {right:.3f}, here {here:.3f}" in said
+    assert f"{words[1]} → {words[0]} {here:.3f}, right {right:.3f}" in said
     before = opened.pixels(".mha-map canvas")
     box = frame.bounding_box()
     opened.page.mouse.move(box["x"] + box["width"] - 90, box["y"] + 30)
@@ -147,7 +148,7 @@ def test_a_number_is_read_off_by_mouse_and_keyboard(live):
 
 def test_no_number_is_left_where_infinities_meet(live):
     opened = live(BreakIt("log-softmax", "FusedMHA"))
-    assert "✗ loss not a number" in opened.text(".mha-witnesses")
+    assert "✗ training loss not a number" in opened.text(".mha-witnesses")
     assert "map off by ∞" in opened.text(".mha-witnesses")
     assert "not a number" in opened.text(".mha-loss")
 
@@ -257,7 +258,8 @@ def test_the_loss_is_judged_by_its_end(live):
     for name, (mark, word) in VERDICTS.items():
         choose(opened, name)
         end = sum(curves[name][-5:]) / 5
-        assert f"{mark} loss {end:.2f}, {word}" in opened.text(".mha-witnesses")
+        said = opened.text(".mha-witnesses")
+        assert f"{mark} training loss {end:.2f}, {word}" in said
         assert "— here" in opened.root_element.locator(".mha-loss").text_content()
 
 

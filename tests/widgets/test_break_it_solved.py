@@ -4,7 +4,15 @@ import pytest
 
 from mha_lib.widgets import BreakIt
 from tests.widgets.conftest import MOST
-from tests.widgets.test_break_it import PUZZLES, SAID, line
+from tests.widgets.test_break_it import (
+    PATIENT,
+    PUZZLES,
+    SAID,
+    STEPS,
+    WORDS,
+    line,
+    marks,
+)
 
 
 @pytest.mark.parametrize("screen", MOST)
@@ -65,3 +73,67 @@ def test_the_answer_stands_apart_from_the_pictures(live, screen):
         opened.root_element.locator(x).bounding_box() for x in (SAID, ".mha-below")
     )
     assert below["y"] - said["y"] - said["height"] >= 4
+
+
+PLACES = [".mha-tries", ".mha-tiles", ".mha-controls", ".mha-task", ".mha-below"]
+
+
+def places(opened) -> dict[str, float]:
+    found = {x: opened.root_element.locator(x).bounding_box()["y"] for x in PLACES}
+    return {x: round(y) for x, y in found.items()}
+
+
+@pytest.mark.parametrize("last", ["found", "shown"])
+def test_a_patient_whose_mistake_is_found_is_told_of_like_a_puzzle(live, last):
+    """The title asked on, all jumped up, and a right line stayed chosen."""
+    opened = live(BreakIt(sealed=True))
+    opened.page.clock.set_fixed_time("2026-11-16T10:00:00")
+    opened.root_element.evaluate("x => (x.style.width = '704px')")  # drawn anew
+    opened.button(PATIENT).click()
+    before = places(opened)
+    answers = opened.root_element.locator(".mha-answer")
+    for answer in answers.all():
+        answer.press("Enter")
+        over = opened.root_element.locator(".mha-code").is_visible()
+        if over or last == "shown":
+            break
+    if not over:
+        opened.button("show me").click()
+    wrong = marks(opened).index("✗")
+    title = line(opened, STEPS[wrong]).get_attribute("title")
+    word = "It was" if last == "shown" else "Found"
+    assert opened.text(".mha-question") == f"{word}: {title}."
+    assert opened.text(".mha-lead").startswith("✗ the wrong line")
+    chosen = opened.root_element.locator(".mha-line[aria-pressed=true]")
+    assert chosen.count() == 1 and "✗" in chosen.inner_text()
+    assert places(opened) == before
+    right = opened.root_element.locator(".mha-tile", has_text="✓").first
+    right.click()
+    assert opened.text(".mha-question").startswith("This program is right")
+    assert opened.text(".mha-lead").endswith("Press a line for its numbers.")
+    assert places(opened) == before
+
+
+def test_three_inputs_show_the_sentence_that_was_shown_and_say_which(live):
+    """The sentence changed silently, and the puzzle's button was chosen no more."""
+    opened = live(BreakIt(sealed=True))
+    opened.button("silent").click()
+    shown = opened.text(".mha-below output")
+    (said,) = [b for b in range(2) if f"sequence {b}:" in shown]
+    assert shown.split(": ")[1].split(" → ")[0] in WORDS[said]
+    opened.control("three inputs").check()
+    assert f"sequence {said}:" in opened.text(".mha-below output")
+    assert opened.button("silent").get_attribute("aria-pressed") == "true"
+    lead = opened.text(".mha-lead")  # of the same sentence
+    assert lead.partition("“")[2].partition("”")[0] in WORDS[said]
+    opened.root_element.locator(".mha-below .mha-map").press("End")
+    assert opened.button("silent").get_attribute("aria-pressed") == "true"
+
+
+def test_the_loss_is_said_to_be_that_of_a_training(live):
+    """“✓ loss, as good” beside “✗ map off” was read as a contradiction."""
+    opened = live(BreakIt("scale-embed-dim", "BatchedMHA"))
+    assert "✓ training loss" in opened.text(".mha-witnesses")
+    assert "✗ map off" in opened.text(".mha-witnesses")
+    said = opened.text(".mha-trained")
+    assert said == "Loss: of a whole training. Map and output: of this input."

@@ -826,7 +826,9 @@ def test_who_follows_a_number_is_told_to_go_on(live):
     assert framed.count() == 0
     opened.button("follow b3 step by step").click()
     for _ in range(2):
-        assert opened.text(".mha-lead") == "Press “next step” and watch b3."
+        lead = opened.text(".mha-lead")
+        assert "One colour = one head. Top: right, bottom: wrong." in lead
+        assert "Press “next step” and watch b3." in lead
         assert framed.all_inner_texts() == ["next step"]
         opened.button("next step").click()
     assert "One colour = one head" in opened.text(".mha-lead") and framed.count() == 0
@@ -888,19 +890,41 @@ def test_every_step_of_every_pair_fits_one_screen(live, name, viewport, most):
     assert {pair: x for pair, x in high.items() if x > most} == {}
 
 
-def test_of_two_ways_that_have_not_parted_one_is_faint(live):
+def test_of_two_ways_that_have_not_parted_both_can_be_pressed(live):
+    """A visitor took the pale one for disabled."""
     opened = live(HeadLayout(), reduced_motion="reduce")
     opened.button("from the start").click()
     below = opened.root_element.locator(".mha-way").nth(1)
     assert "as above." in below.inner_text()
-    inert = below.locator(".mha-state").evaluate("x => x.parentElement.inert")
-    assert inert and float(below.locator("div[inert]").evaluate(OPACITY)) < 1
+    assert below.locator(".mha-state").evaluate(PALE) == "1"
+    below.locator("td .mha-cell", has_text="b2").click()
+    assert outlined(opened) == ["6"] * 4
     opened.button("next step").click()
     assert "as above" not in below.inner_text()
-    assert below.locator("div[inert]").count() == 0
 
 
-OPACITY = "x => getComputedStyle(x).opacity"
+PALE = "x => getComputedStyle(x.parentElement).opacity"
+
+
+@pytest.mark.parametrize("ones", ["H", "HT", "TH"])
+def test_where_no_way_is_wrong_by_luck_the_lesson_stays_its_own(live, ones):
+    """With H = 1 chapter 3 asked the question of chapter 8, and kept it."""
+    opened = live(IN_THE_BOOK["chapter 3"](), folded=False)
+    tries = opened.root_element.locator(".mha-tries button")
+    for letter in ones:
+        opened.control(letter).select_option("1")
+    assert opened.text(".mha-question") == "Where does each number go?"
+    assert opened.text(".mha-lead").endswith("Both are right at these sizes.")
+    assert tries.all_inner_texts() == ["wrong: view alone", "wrong: heads interleaved"]
+    opened.button("reset").click()
+    assert opened.text(".mha-question") == "Where does each number go?"
+    assert tries.count() == 3
+
+
+def test_the_lead_names_what_the_colours_show(live):
+    opened = live(HeadLayout(), folded=False)
+    opened.control("colours show").select_option(label="the token")
+    assert opened.text(".mha-lead").startswith("One colour = one token.")
 
 
 @pytest.mark.sweep(3)  # one on each screen

@@ -281,6 +281,27 @@ def test_keys_paint(live):
     check(opened, mask)
 
 
+@pytest.mark.parametrize("between", ["nothing", "Undo", "reset", "causal"])
+def test_after_a_key_the_mouse_paints_only_where_it_presses(live, between):
+    """Who had painted by Space painted on by moving the mouse."""
+    opened = live(painter())
+    opened.root_element.locator(".mha-paint").focus()
+    for key in ("ArrowDown", "Space"):
+        opened.page.keyboard.press(key)
+    mask = torch.ones(T, S, dtype=torch.bool)
+    mask[1, 0] = False
+    if between != "nothing":
+        opened.root_element.get_by_text(between, exact=True).click()
+        mask = causal_mask(T, S) if between == "causal" else torch.ones_like(mask)
+        mask[1, 0] = between != "causal"
+    for t, s in ((0, 1), (2, 1), (3, 4)):
+        opened.page.mouse.move(*cell(opened, t, s))
+    check(opened, mask)
+    opened.page.mouse.click(*cell(opened, 3, 4))
+    mask[3, 4] ^= True
+    check(opened, mask)
+
+
 def test_painted_cells_stay_when_rules_change(live):
     opened = live(painter())
     remove = opened.button("Remove the paint")
@@ -964,6 +985,43 @@ def test_the_lead_says_what_to_do_next(live):
     assert lead() == "To mend it, press “Swap True and False”."
     opened.button("Swap True and False").click()
     assert lead() == first
+
+
+def test_paint_that_shows_more_is_not_told_to_hide_a_row(live):
+    opened = live(painter(causal=True))
+    opened.page.mouse.click(*cell(opened, 0, 2))
+    assert "see more than the rules" in opened.text(".mha-lead")
+    opened.page.mouse.click(*cell(opened, 3, 1))
+    assert opened.text(".mha-lead") == "Now hide a whole row."
+
+
+def test_of_a_mask_of_the_readers_own_its_cells_and_rows_are_counted(live):
+    """The finding's line was empty there, and its gap stayed."""
+    opened = live(painter())
+    said = partial(opened.text, ".mha-note")
+    assert "query, the word that looks" in said() and "key, the word looked" in said()
+    opened.page.mouse.click(*cell(opened, 2, 0))
+    assert said() == "1 of 24 cells is hidden; no row is empty."
+    for s in range(1, S):
+        opened.page.mouse.click(*cell(opened, 2, s))
+    assert said() == "6 of 24 cells are hidden; 1 row is empty."
+    opened.control("real keys").fill("0")
+    assert said() == "24 of 24 cells are hidden; 4 rows are empty."
+
+
+@pytest.mark.parametrize("screen", MOST)
+def test_a_rule_that_is_read_the_wrong_way_round_shows_it(live, screen):
+    """The box *causal* was ticked beside a picture that is the contrary."""
+    opened = live(painter(causal=True), viewport=MOST[screen][0])
+    look = """() => { const x = document.querySelector('.mha-toggle span');
+        const after = getComputedStyle(x, '::after');
+        return [after.content, getComputedStyle(x).textDecorationLine].join(); }"""
+    assert opened.page.evaluate(look) == "none,none"
+    rules = opened.root_element.locator(".mha-rules").bounding_box()
+    opened.button("Swap True and False").click()
+    shown = {"desk": '", inverted",none', "phone": "none,line-through"}[screen]
+    assert opened.page.evaluate(look) == shown
+    assert opened.root_element.locator(".mha-rules").bounding_box() == rules
 
 
 @pytest.mark.parametrize("width", [304, 374, 1000])

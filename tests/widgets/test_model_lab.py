@@ -294,7 +294,7 @@ def test_a_first_look_is_spared_what_an_example_unfolds(live):
 
 def test_a_quotation_mark_is_a_word_where_it_would_be_a_speck(live):
     opened = live(ModelLab('The "name', off=[], head=(1, 0)))
-    assert 'looks at ‘·" quote’ with weight' in said(opened)
+    assert 'looks at key ‘·" quote’ with weight' in said(opened)
     opened.page.evaluate(WRITTEN)
     opened.button("L0 H3: layer 0, head 3").click()
     assert '·" quote' in opened.page.evaluate("window.written")
@@ -369,11 +369,11 @@ def test_of_a_long_text_the_end_is_read(live, model, tokenizer):
 def test_of_more_tokens_than_a_map_holds_it_says_so(live, tokenizer):
     text = "The list is a sequence of items. " * 5
     opened = live(ModelLab("x"))
-    assert "Shown" not in said(opened)
+    assert "Room for" not in said(opened)
     type_text(opened, text)
     count = len(tokenizer.encode(text))
     assert 32 < count < 128
-    assert f"Shown: tokens {count - 7} to {count} of {count}." in said(opened)
+    assert f"Room for 8: tokens {count - 7}–{count} of {count}." in said(opened)
 
 
 def test_an_empty_text_asks_for_one(live, model, tokenizer):
@@ -393,6 +393,11 @@ def test_characters_that_the_model_has_never_seen(live, model, tokenizer):
     opened = live(ModelLab(TEXT))
     type_text(opened, text)
     assert_shows(opened, model, tokenizer, text, [(0, 3)])
+    assert "‹?› is a sign that the model does not know." in said(opened)
+    assert "\ufffd" not in opened.root_element.inner_text()
+    assert "‹?›" in [row[0] for row in opened.table(MAP)]
+    type_text(opened, "x = 1")
+    assert "‹?›" not in said(opened)
 
 
 # --- the states that the buttons set --------------------------------------------------
@@ -417,7 +422,7 @@ def test_the_bracket(live, model, tokenizer):
     assert whole > 0.7 and without < 0.2
     lost = expected(model, tokenizer, "foo[bar, baz", [(0, 3)])["chances"][1]
     assert tokenizer.tokens[int(lost.argmax())] == ")"
-    assert "“z” looks at “[” with weight 0.49" in said(opened)
+    assert "query “z” looks at key “[” with weight 0.49" in said(opened)
     assert "Layer 0, head 3 looks back at “[”" in opened.text(NOTE)
 
 
@@ -425,7 +430,7 @@ def test_a_head_is_named_by_layer_and_head(live):
     """“Head 0.3” was read as a number."""
     opened = live(ModelLab())
     root = opened.root_element
-    assert said(opened).startswith("Layer 0, head 3: “z” looks at")
+    assert said(opened).startswith("Layer 0, head 3: query “z” looks at")
     assert opened.text(NOTE).startswith("Layer 0, head 3 looks")
     for name in (
         "L0 H3: layer 0, head 3, switched off",
@@ -621,7 +626,7 @@ def test_keyboard_goes_from_cell_to_cell(live, model, tokenizer):
         ("ArrowRight", (first, first)),  # what comes later is hidden
     ]:
         opened.page.keyboard.press(key)
-        where = f"“{words[t]}” looks at “{words[s]}” with weight"
+        where = f"query “{words[t]}” looks at key “{words[s]}” with weight"
         assert f"Layer 2, head 1: {where} {maps[t, s]:.2f}." in said(opened)
 
 
@@ -1028,7 +1033,7 @@ def test_a_window_moves_over_a_long_text_and_a_link_keeps_it(live, tokenizer):
     assert later.get_attribute("aria-disabled") == "true"
     before = opened.pixels(".mha-one canvas")
     sooner.click()
-    assert f"Shown: tokens {count - 11} to {count - 4} of {count}." in said(opened)
+    assert f"Room for 8: tokens {count - 11}–{count - 4} of {count}." in said(opened)
     assert opened.pixels(".mha-one canvas") != before
     opened.root_element.locator(".mha-map").first.focus()
     opened.page.keyboard.press("PageUp")
@@ -1036,11 +1041,11 @@ def test_a_window_moves_over_a_long_text_and_a_link_keeps_it(live, tokenizer):
     seen = said(opened)
     opened.follow_link()
     ready(opened)
-    assert said(opened) == seen and f"tokens {count - 11} to" in seen
+    assert said(opened) == seen and f"tokens {count - 11}–" in seen
     for _ in range(9):
         sooner.press("Enter")
     assert sooner.get_attribute("aria-disabled") == "true"
-    assert f"Shown: tokens {count - 31} to {count - 24} of" in said(opened)
+    assert f"Room for 8: tokens {count - 31}–{count - 24} of" in said(opened)
     opened.button("looks, no help").click()
     ready(opened)
     assert sooner.is_hidden() and later.is_hidden()

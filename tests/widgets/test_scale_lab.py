@@ -264,8 +264,9 @@ def test_no_word_says_left_where_it_means_what_remains(live):
 def test_the_screen_says_what_a_gradient_is(live):
     """In words: “median norm of ∂w/∂x” was not understood."""
     opened = live(lab(D=16))
-    assert "how far the weights move when a score moves" in opened.text(".mha-meaning")
-    assert opened.text(".mha-meaning").endswith("(median).")
+    meaning = opened.text(".mha-meaning")
+    assert "how far the weights move when a score x moves" in meaning
+    assert meaning.endswith("(median).")
     assert "∂" not in opened.text(".mha-sides")
 
 
@@ -300,8 +301,27 @@ def test_what_to_try(live):
     most = expected(lab(), 20, 20.0)["weights"].max()
     why = "No key is chosen, whatever the scores"  # a slope of 0.24 looks good
     assert why in opened.text(".mha-note")
-    end = f"the largest weight is {most:.2f}, an even share 0.11."
+    share = f"the largest weight is {most:.2f}, an even share 0.11."
+    assert share in opened.text(".mha-note")
+
+
+def test_too_much_says_what_arrives_of_a_change_of_q_k(live):
+    """A visitor read the full bar beside “no key is chosen” as a good sign."""
+    opened = live(lab())
+    opened.button("too much").click()
+    norms = {x: expected(lab(), 20, x)["norm"].median() / x for x in (20.0, 20**0.5)}
+    by_D, by_root = (brief(float(x)) for x in norms.values())
+    end = f"x moves by 1/20 of q·k: ∂w/∂(q·k) is {by_D}, with √D {by_root}."
     assert opened.text(".mha-note").endswith(end)
+
+
+def test_nothing_is_said_to_learn(live):
+    """Measured is ∂w/∂x; towards q·k the order of the two sides may be another."""
+    opened = live(lab(), viewport=SCREENS["desk"][0])
+    for button in opened.root_element.locator(".mha-tries button").all():
+        button.click()
+        assert "learn" not in opened.root_element.inner_text()
+    assert "when a score x moves a little" in opened.text(".mha-meaning")
 
 
 def test_a_small_head_has_a_conclusion_where_the_numbers_give_it(live):
@@ -312,7 +332,7 @@ def test_a_small_head_has_a_conclusion_where_the_numbers_give_it(live):
         opened.button("a small head").click()
         norms = [float(expected(widget, 2, x)["norm"].median()) for x in (1.0, 2**0.5)]
         assert (min(norms) > 0.8 * max(norms)) == alike
-        assert ("learns either way" in opened.text(".mha-note")) == alike
+        assert ("move either way" in opened.text(".mha-note")) == alike
 
 
 def test_numbers_of_bars_do_not_cover_each_other(live):
@@ -464,6 +484,47 @@ def test_the_key_with_the_largest_weight_is_chosen_at_first_and_by_what_to_try(l
         opened.control("key, undivided").press("ArrowLeft")  # and the note stays
         assert opened.button(title).get_attribute("aria-pressed") == "true"
     assert len(set(keys)) > 1 and 0 not in keys
+
+
+@pytest.mark.parametrize("pressed", [False, True])
+def test_the_key_that_is_lit_has_the_largest_weight_until_one_is_pressed(live, pressed):
+    """After D a visitor saw the old key, with the weight 0, and took it for stale."""
+    widget = lab(D=16)
+    opened = live(widget)
+    frame = opened.control("key, undivided").bounding_box()
+    at = frame["x"] + bars(opened, 0)[3]["x"] + 5, frame["y"] + 50
+    (opened.page.mouse.click if pressed else opened.page.mouse.move)(*at)
+    assert opened.text(".mha-detail").startswith("key 3: ")
+    seen = set()
+    for i, D in enumerate(SIZES):
+        opened.control("D, the size of a head").fill(str(i))
+        best = int(expected(widget, D, 1.0)["weights"][0].argmax())
+        seen.add(best)
+        lit = 3 if pressed else best
+        assert opened.text(".mha-detail").startswith(f"key {lit}: ")
+    assert len(seen) > 2
+    opened.control("query").fill("4")
+    best = int(expected(widget, D, 1.0)["weights"][4].argmax())
+    lit = 3 if pressed else best
+    assert opened.text(".mha-detail").startswith(f"key {lit}: ")
+    opened.button("reset").click()
+    opened.control("D, the size of a head").fill("0")
+    best = int(expected(widget, 1, 1.0)["weights"][0].argmax())
+    assert opened.text(".mha-detail").startswith(f"key {best}: ")
+
+
+@pytest.mark.parametrize(("viewport", "_"), SCREENS.values(), ids=SCREENS)
+def test_no_head_size_changes_the_height(live, viewport, _):
+    q, k = torch.randn(2, 16, 256, generator=torch.Generator().manual_seed(11))
+    opened = live(ScaleLab(q, k), viewport=viewport)
+    heights = set()
+    for i in range(9):
+        opened.control("D, the size of a head").fill(str(i))
+        for key in ("Home", "End"):
+            opened.control("key, divided").press(key)
+            box = opened.root_element.locator(".mha-detail").bounding_box()
+            heights.add(box["height"])
+    assert len(heights) == 1
 
 
 def test_temperature_has_a_slider_only_where_it_counts(live):

@@ -23,8 +23,9 @@ from mha_lib.widgets import (
     ScaleLab,
     VersionsSideBySide,
 )
-from mha_lib.widgets.base import HERE
+from mha_lib.widgets.base import HERE, TITLE
 from tests.widgets.conftest import MOST, ORDERS, PHONE
+from tools import book
 
 WORDS = "the cat chased the dog then slept".split()  # noqa: SIM905
 GENERATOR = torch.Generator().manual_seed(0)
@@ -193,6 +194,15 @@ def test_its_still_has_the_question_for_a_caption(name):
     assert widget.summary() in widget.caption()
 
 
+def test_who_gives_a_lecture_finds_each_question():
+    """The page for instructors named no widget."""
+    guide = (book.ROOT / "book/instructors_guide.md").read_text("utf-8")
+    section = guide.partition("## To show in a lecture\n")[2].partition("\n## ")[0]
+    asked = re.findall(r"^\| ([^|]+\?) \| \[", section, re.MULTILINE)
+    found = [TITLE.search(path.read_text("utf-8")) for path in HERE.glob("*.js")]
+    assert sorted(asked) == sorted(one[1] for one in found if one)
+
+
 @on_each_screen
 def test_it_fits_one_screen_in_every_state_to_try(walk, name, screen):
     heights = walk(name, screen).heights
@@ -319,6 +329,30 @@ def test_a_link_that_is_copied_moves_nothing_and_goes_with_its_state(live, name)
             break
     opened.button("copy link").wait_for()
     assert said.inner_text() == ""
+
+
+@pytest.mark.parametrize("screen", MOST)
+@pytest.mark.parametrize("name", [*LESSONS, "break it"])
+def test_a_link_that_has_to_be_copied_by_hand_moves_nothing(live, name, screen):
+    """From a file the browser may refuse: the sentence takes the place of the lead."""
+    opened = live(any_widget(name), viewport=MOST[screen][0])
+    opened.page.evaluate(
+        "() => { navigator.clipboard.writeText = () => Promise.reject(); }"
+    )
+    places = """root => [...root.querySelectorAll('button, .mha-question, summary')]
+        .map(x => x.getBoundingClientRect().y).join()"""
+    before = opened.root_element.evaluate(places)
+    opened.button("copy link").click()
+    said = opened.root_element.locator(".mha-over")
+    assert said.inner_text() == "The address bar now holds this state: copy it."
+    assert opened.root_element.evaluate(places) == before
+    top, over, row = (
+        opened.root_element.locator(x).first.bounding_box()
+        for x in (".mha-tools", ".mha-over", ".mha-tries")
+    )
+    assert top["y"] + top["height"] <= over["y"] + 1  # it covers no button
+    assert over["y"] + over["height"] <= row["y"] + 1
+    assert over["x"] + over["width"] <= MOST[screen][0]["width"]
 
 
 @pytest.mark.parametrize("name", EDITED)
