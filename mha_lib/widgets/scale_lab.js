@@ -21,8 +21,7 @@ const FIXED = ["none", "sqrt", "D"];
 const sideOf = (kind) => (kind === "none" ? "undivided" : "divided");
 const AVERAGES = { mean, median };
 const NEARLY_ALL = 0.99;
-const STEEPEST = 0.5; // norm of ∂w/∂x: two keys with half of the weight each
-const ALIKE = 0.8; // of the other: two gradients that are nearly the same
+const ALIKE = 0.1; // between two largest weights that are nearly the same
 const FLOOR = 1e-12; // where a logarithmic axis ends
 
 // --- the state --------------------------------------------------------------------------
@@ -80,6 +79,7 @@ export default widget("Scale lab", (ui) => {
   const now = () => one(chosen());
   const average = (row) => AVERAGES[ui.get("average")](row);
   const formula = () => DIVISORS[chosen()].scores;
+  const largest = (kind) => average(one(kind).largest);
   const remains = (kind) => average(one(kind).norm);
 
   const content = (of, { log }) => () => ({
@@ -101,13 +101,9 @@ export default widget("Scale lab", (ui) => {
     say(line, sides.map(told).join(" "));
   });
 
-  const gradients = () => `Remaining gradient: undivided ${brief(remains("none"))}, divided ${brief(remains(chosen()))}.`;
-  /** How far the weights move when q·k does: x moves by a part of that. */
-  const arrives = (kind) => brief(average(one(kind).norm.map((norm) => norm / one(kind).divisor)));
-  const alike = () => {
-    const both = [remains("none"), remains(chosen())];
-    return Math.min(...both) > ALIKE * Math.max(...both);
-  };
+  const both = (of) => `undivided ${of("none")}, divided ${of(chosen())}.`;
+  const largests = () => `Largest weight: ${both((kind) => fixed(largest(kind), 3))}`;
+  const alike = () => Math.abs(largest("none") - largest(chosen())) < ALIKE;
   /** At another D, of the query now or another: the key with the largest undivided weight. */
   const largestKey = (D, query = ui.get("query")) => {
     const row = dots[sizes.indexOf(D)].rows[query];
@@ -115,12 +111,11 @@ export default widget("Scale lab", (ui) => {
   };
   const tries = tryThis(ui, () => Object.fromEntries([
     ["a small head", { D: sizes[Math.min(1, sizes.length - 1)], divisor: "sqrt" },
-      () => `${gradients()}${alike() ? " In a small head the weights move either way." : ""}`],
+      () => `${largests()}${alike() ? " In a small head the two are much alike." : ""}`],
     ["a large head", { D: sizes.at(-1), divisor: "sqrt" },
-      () => `${gradients()} On which side do the weights still move?`],
+      () => `${largests()} Near 1, little gradient remains.`],
     ["too much", { D: sizes.at(-1), divisor: "D" },
-      () => `No key is chosen, whatever the scores: the largest weight is ${fixed(Math.max(...now().largest))}, an even share ${fixed(1 / known[1].length)}. ` +
-        `x moves by 1/${plain(now().divisor)} of q·k: ∂w/∂(q·k) is ${arrives(chosen())}, with √D ${arrives("sqrt")}.`],
+      () => `No key is chosen: the largest weight is ${fixed(Math.max(...now().largest))}, an even share ${fixed(1 / known[1].length)}.`],
   ].map(([title, state, note]) => [title, { state: { ...state, key: largestKey(state.D) }, holds: state, note: note() }])));
 
   const tauSlider = slider(ui, {
@@ -157,7 +152,7 @@ export default widget("Scale lab", (ui) => {
   const side = (kind) => {
     const title = h("p", { class: "mha-side" });
     const node = h("div", {}, title,
-      meter(() => sideOf(kind()), () => remains(kind()), ui),
+      meter(ui, { name: () => sideOf(kind()), value: () => largest(kind()), even: () => 1 / known[1].length }),
       bars(ui, {
         now: () => one(kind()), name: () => sideOf(kind()), scores: () => DIVISORS[kind()].scores, reach: () => reach,
         press: (key) => { held = key; },
@@ -166,7 +161,12 @@ export default widget("Scale lab", (ui) => {
     return node;
   };
   const meaning = h("p", { class: "mha-caption mha-meaning" });
-  ui.follow(() => say(meaning, `The first bar, remaining gradient: how far the weights move when a score x moves a little (${ui.get("average")}).`));
+  ui.follow(() => say(meaning, `The first bar: the largest weight of a query (${ui.get("average")}). The mark in it: an even share, 1/${known[1].length}.`));
+  const slopes = h("p", { class: "mha-caption mha-slopes" });
+  ui.follow(() => {
+    const found = chosen() === "none" ? `${brief(remains("none"))}.` : both((kind) => brief(remains(kind)));
+    say(slopes, `Remaining gradient, how far weights move with a score x (${ui.get("average")}): ${found}`);
+  });
   const right = side(chosen);
   ui.follow(() => {
     right.hidden = chosen() === "none";
@@ -183,7 +183,7 @@ export default widget("Scale lab", (ui) => {
       }),
       tauSlider),
     meaning, h("div", { class: "mha-sides" }, side(() => "none"), right),
-    line, detail,
+    line, slopes, detail,
     more("More: other queries, all D, tables",
       controls(
         slider(followed, { label: "query", trait: "query", range: () => ({ min: 0, max: known[0].length - 1 }) }),
@@ -217,22 +217,25 @@ export default widget("Scale lab", (ui) => {
   );
 }, {
   question: "Why divide by √D?",
-  lead: "Move D: undivided, scores grow. On which side do weights still move when a score does?",
+  lead: "Move D: on which side does the largest weight stay about the same?",
   lesson: ["D", "divisor", "temperature", "query", "key", "average"],
 });
 
-/** How steep softmax still is: a bar from 0 to the steepest that there is. */
-function meter(name, value, ui) {
+/** A share of all weight as a bar, with a mark where all keys would have as much. */
+function meter(ui, { name, value, even }) {
   const fill = h("i");
+  const mark = h("s");
   const number = h("b", { "aria-hidden": "true" });
-  const node = h("div", { class: "mha-meter", role: "meter", "aria-valuemin": 0, "aria-valuemax": STEEPEST },
-    h("span", { class: "mha-track" }, fill));
+  const node = h("div", { class: "mha-meter", role: "meter", "aria-valuemin": 0, "aria-valuemax": 1 },
+    h("span", { class: "mha-track" }, fill, mark));
+  const percent = (x) => `${(100 * x).toFixed(1)}%`;
   ui.follow(() => {
-    put(fill, { style: `width: ${(100 * Math.min(1, value() / STEEPEST)).toFixed(1)}%` });
-    say(number, brief(value()));
-    put(node, { "aria-label": `remaining gradient, ${name()}`, "aria-valuenow": value(), "aria-valuetext": brief(value()) });
+    put(fill, { style: `width: ${percent(value())}` });
+    put(mark, { style: `left: ${percent(even())}` });
+    say(number, fixed(value(), 3));
+    put(node, { "aria-label": `largest weight, ${name()}`, "aria-valuenow": value(), "aria-valuetext": fixed(value(), 3) });
   });
-  return h("div", { class: "mha-remains" }, node, number);
+  return h("div", { class: "mha-largest" }, node, number);
 }
 
 // --- the measures of this query and of all -------------------------------------------------
