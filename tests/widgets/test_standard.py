@@ -331,6 +331,7 @@ def test_a_link_that_is_copied_moves_nothing_and_goes_with_its_state(live, name)
     assert said.inner_text() == ""
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("screen", MOST)
 @pytest.mark.parametrize("name", [*LESSONS, "break it"])
 def test_a_link_that_has_to_be_copied_by_hand_moves_nothing(live, name, screen):
