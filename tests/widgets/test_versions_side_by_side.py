@@ -466,6 +466,7 @@ def test_all_of_a_block_is_in_sight(live, layer, x, screen):
             assert beyond == [0, 0], (title, step)
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("title", ["no mistake", *TITLES.values()])
 @pytest.mark.parametrize("screen", MOST)
 def test_every_step_fits_one_screen(live, title, screen):
