@@ -49,7 +49,8 @@ export default widget("Break it", (ui) => {
     six.prepare(NAMES[at], name);
   }));
   const now = () => programs[ui.get("opened")];
-  const { patient, answer, secret, sought, solved, over, tried } = quest(ui, known, now);
+  const task = quest(ui, known, now, () => programs);
+  const { patient, answer, secret, sought, seeking, solved, over, tried } = task;
 
   // --- what is changed: every change can be taken back ------------------------------------
   const STATE = ["mistakes", "opened", "step", "three", "patient", "sealed", "guess"];
@@ -177,7 +178,7 @@ export default widget("Break it", (ui) => {
     ui.root.classList.toggle("mha-solved", Boolean(solved()));
     ui.root.classList.toggle("mha-uncovered", Boolean(uncovered));
     const given = ui.get("guess").endsWith(SHOWN); // of a patient its date stands before it
-    ui.question(over() ? `${given ? "It was" : "Found"}: ${GROUPS[over()]}.` : titleOf(programs, secret(), now()));
+    ui.question(over() ? `${given ? "It was" : "Found"}: ${GROUPS[over()]}.` : titleOf(programs, task, now()));
     const puzzle_ = following();
     onward.hidden = !puzzle_;
     if (puzzle_) say(next, `next: ${puzzle_[0]}`);
@@ -189,8 +190,8 @@ export default widget("Break it", (ui) => {
       : secret() ? "Its code is hidden. Compare its map with the right one, and choose what is wrong."
         : now().first ? legend()
           : now().mistake ? "Its code is wrong, and no number shows it. Switch on three inputs."
-          : ui.get("sealed") && programs.some(({ first }) => first) ? "All its numbers are right. Open the program with ✗ and find its wrong line."
-          : `No number of this program is wrong. Press a line for its numbers${found ? "" : ", or change its mistake"}.`);
+          : seeking() ? `All its numbers are right. Open ${programs.some(({ first }) => first) ? "the program with ✗" : "the others"} and find the wrong line.`
+          : `No number of this program is wrong. Press a line for its numbers${found ? "" : ", or choose a mistake for it"}.`);
     ui.linked(found ? "The link opens this patient, and does not give it away." : "");
     three.hidden = Boolean(found);
     three.classList.toggle("mha-spared", Boolean(solved() && now().first)); // it shows nothing new
@@ -354,7 +355,7 @@ export default widget("Break it", (ui) => {
     say(said, verdict + (secret() ? (taken ? "Compare the maps again, and choose another."
         : "The name of the mistake is hidden until you have found it.")
       : sought() ? (first && !verdict ? "Which line makes the difference?" : hint())
-      : !mistake ? "All its numbers are those of the right program. Choose a mistake for it."
+      : !mistake ? "All its numbers are those of the right program."
         : !first ? `Wrong, but one input cannot show it: query, key and value are one tensor here. Switch on three inputs. [${mistake}]`
           : `check says: ${known[mistake]} [${mistake}]`));
     if (verdict && before && before !== said.textContent) said.scrollIntoView({ block: "nearest" });

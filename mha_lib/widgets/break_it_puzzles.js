@@ -33,15 +33,16 @@ export const PUZZLES = () => ({ // named by the symptom, not by its cause
 });
 
 /**
- * How far the reader is. `known` is the catalogue, `now()` the open program.
+ * How far the reader is. `known` is the catalogue, `now()` the open program,
+ * `programs()` are all six.
  *
  * patient(): of the day that is shown, or null. answer(): the last one to what he has;
  * secret(): whether that is hidden still. sought(): of a sealed program the step that is
- * wrong, while nobody has found it; solved(): that step, once it is found or shown;
+ * wrong, while nobody has found it; seeking(): whether any of the six is so; solved(): that step, once it is found or shown;
  * over(): the same, of a patient too.
  * `tried.steps`: the answers that were wrong.
  */
-export function quest(ui, known, now) {
+export function quest(ui, known, now, programs) {
   const patient = () => (ui.get("patient") ? patientOf(ui.get("patient")) : null);
   /** The last answer to what the patient has; the right one uncovers it, or giving up. */
   const answer = () => {
@@ -50,11 +51,12 @@ export function quest(ui, known, now) {
   };
   const secret = () => patient() && ![patient().name, SHOWN].includes(answer());
   /** Of a sealed program: the step that is wrong, while nobody has found it. */
-  const sought = () => {
-    const { mistake, first } = now();
+  const soughtOf = ({ mistake, first }) => {
     const step = first || WRONG[mistake]?.step;
     return ui.get("sealed") && mistake && !patient() && ![step, SHOWN].includes(ui.get("guess")) ? step : "";
   };
+  const sought = () => soughtOf(now());
+  const seeking = () => programs().some(soughtOf);
   /** Of a puzzle that is over: the line that makes the difference. */
   const solved = () => (ui.get("sealed") && ui.get("guess") && !patient() && !sought() && now().mistake
     ? now().first || WRONG[now().mistake].step : "");
@@ -66,15 +68,16 @@ export function quest(ui, known, now) {
     if (sought() && guess) tried.steps.add(guess);
     if (secret() && answer()) tried.steps.add(answer());
   });
-  return { patient, answer, secret, sought, solved, over, tried };
+  return { patient, answer, secret, sought, seeking, solved, over, tried };
 }
 
 /** What is asked, of what the numbers of the six programs show. */
-export function titleOf(programs, secret, opened) {
+export function titleOf(programs, { secret, seeking, patient }, opened) {
   const wrong = programs.filter(({ first }) => first).length;
-  if (secret) return "One of six is wrong: what is its mistake?";
+  if (secret()) return "One of six is wrong: what is its mistake?";
   if (opened.first) return `Program ${opened.style.replace("MHA", "")} is wrong: in which line?`;
-  if (wrong && !opened.mistake) return `This program is right: in which line ${wrong > 1 ? "are the others" : "is the other"} wrong?`;
+  if (!opened.mistake && seeking()) return `This program is right: in which line ${wrong > 1 ? "are the others" : "is the other"} wrong?`;
+  if (wrong && !opened.mistake) return `This program is right${patient() ? "." : ": which mistake would show in it?"}`;
   if (programs.some(({ mistake }) => mistake)) return "No number is wrong here: is each line right?";
   return "Six programs, one function: which mistake shows?";
 }

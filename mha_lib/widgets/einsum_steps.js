@@ -53,9 +53,11 @@ export default widget("Einsum steps", (ui) => {
   let growing = null; // the number of the result's cell that shows the sum so far
 
   const names = () => ui.get("operand_names")[ui.get("example")];
-  const at = () => Object.fromEntries(Object.entries(now.size).map(([letter, n]) =>
+  const at = (size = now.size) => Object.fromEntries(Object.entries(size).map(([letter, n]) =>
     [letter, Math.max(0, Math.min(n - 1, Math.trunc(ui.get("at")?.[letter]) || 0))]));
   const go = (letters) => ui.set("at", { ...ui.get("at"), ...letters });
+  /** To a cell of the result, at the first step of its sum. */
+  const goCell = (letters) => go({ ...letters, ...unravel(now.summed, now.size, 0) });
   /** The same at the first step of its sum: what is not after the arrow begins at 0. */
   const begun = (state, cell = {}) => ({ ...state, at: Object.fromEntries(Object.entries({ ...ui.get("at"), ...cell }).map(([letter, n]) =>
     [letter, state.equation.split("->")[1]?.includes(letter) ? n : 0])) });
@@ -70,7 +72,10 @@ export default widget("Einsum steps", (ui) => {
   // The equation: chosen, written by hand, or its result put into another order.
   const examples = choice({
     ...ui,
-    set: (_, n) => ui.setAll({ example: n, equation: ui.get("equations")[n] }),
+    set: (_, n) => {
+      const chosen = { example: n, equation: ui.get("equations")[n] };
+      ui.setAll(begun(chosen, isIdle(chosen) ? liveliest(chosen) : {}));
+    },
   }, {
     label: "example", trait: "example",
     options: () => ui.get("equations").map((equation, n) =>
@@ -116,14 +121,23 @@ export default widget("Einsum steps", (ui) => {
     return turning.to[example];
   }
   ui.ahead(...ui.get("equations").map((_, n) => () => turnedResult(n)));
-  /** The cell of another example whose sum changes most often. */
-  function liveliest({ example, equation }) {
+  /** Another example, read and computed. */
+  function computed({ example, equation }) {
     const values = ui.get("operands")[example];
     const ofAll = values.map(shapeOf);
     const read_ = parse(equation, ofAll, ui.get("operand_names")[example]);
-    const { result: cells, running } = einsum(read_, values.map((x) => [x].flat(Infinity)), ofAll);
-    const changes = cells.map((_, i) => new Set(running(i)).size);
-    return unravel(read_.output, read_.size, changes.indexOf(Math.max(...changes)));
+    return { ...read_, ...einsum(read_, values.map((x) => [x].flat(Infinity)), ofAll) };
+  }
+  /** Whether the framed cell would stay 0 in another example. */
+  function isIdle(chosen) {
+    const { output, size, terms } = computed(chosen);
+    return !terms(ravel(output, size, at(size))).some(Boolean);
+  }
+  /** The cell of another example whose sum changes most often, from 0 on. */
+  function liveliest(chosen) {
+    const { output, size, result: cells, running } = computed(chosen);
+    const changes = cells.map((_, i) => new Set([0, ...running(i)]).size);
+    return unravel(output, size, changes.indexOf(Math.max(...changes)));
   }
   function to(example, equation, same) {
     const [inputs, output] = equation.split("->");
@@ -175,7 +189,6 @@ export default widget("Einsum steps", (ui) => {
   });
   const previous = button("previous", () => goStep(step() - 1));
   const next = button("next", () => goStep(step() + 1));
-  next.classList.add("mha-invite");
 
   /** All that depends on the equation and not on the cell. */
   function build() {
@@ -185,7 +198,7 @@ export default widget("Einsum steps", (ui) => {
     letters.replaceChildren(...[...output, ...summed].map((x) => {
       const [what, where] = role(x, now, names());
       const dial = output.includes(x)
-        ? slider({ ...own, set: (_, value) => go({ [x]: value }) },
+        ? slider({ ...own, set: (_, value) => goCell({ [x]: value }) },
           { label: x, trait: x, range: { min: 0, max: size[x] - 1 } })
         : h("span", { class: "mha-control" }, h("b", {}, x), `runs 0…${size[x] - 1}`);
       return h("li", { "data-role": what }, dial, h("span", {}, h("b", {}, what), h("span", { class: "mha-es-where" }, `: ${where}`)));
@@ -200,7 +213,7 @@ export default widget("Einsum steps", (ui) => {
       const place = unravel(shapes[o].keys(), shapes[o], n);
       go(Object.fromEntries([...group].map((x, axis) => [x, place[axis]])));
     })));
-    now.grids.push(grid(output, shape, now.result, (n) => go({ ...unravel(output, size, n), ...unravel(summed, size, 0) }), extremes(now)));
+    now.grids.push(grid(output, shape, now.result, (n) => goCell(unravel(output, size, n)), extremes(now)));
     growing = null;
     const cellCount = now.grids.reduce((sum, one) => sum + one.cells.length, 0);
     tensors.classList.toggle("mha-es-large", cellCount < 40);
@@ -236,7 +249,7 @@ export default widget("Einsum steps", (ui) => {
         const to = moved(event.key, output, size, at());
         if (!to) return;
         event.preventDefault();
-        go(to);
+        goCell(to);
       },
     }, picture));
   }
@@ -289,8 +302,13 @@ export default widget("Einsum steps", (ui) => {
       ? `${result()}, step ${j + 1} of ${steps()}: ${written(i, j)}. The sum is ${show(sofar)} after this step, ${show(now.result[i])} after all ${steps()}.`
       : `${result()}: ${written(i, j)}.`);
     say(order, reordered(i));
-    ui.lead(j < steps() - 1 ? "Press “next” below: the framed sum grows."
-      : "This sum is whole: press another cell of the result.");
+    const [idle, following] = [!now.terms(i).some(Boolean), now.terms(i)[j + 1]];
+    const elsewhere = now.result.length > 1 ? ": press another cell of the result." : ".";
+    next.classList.toggle("mha-invite", following !== undefined && !idle); // the lead speaks of it
+    ui.lead(steps() < 2 ? `Nothing is summed here${elsewhere}`
+      : idle ? `Every product here is 0${elsewhere}`
+      : following === undefined ? `This sum is whole${elsewhere}`
+      : `Press “next” below: ${following ? `the framed sum ${following > 0 ? "grows" : "falls"}` : "that product is 0, the sum stays"}.`);
     say(play, timer ? "pause" : "play");
     play.hidden = motionReduced();
     put(previous, { "aria-disabled": j === 0 }); // not disabled: the focus would be lost
@@ -348,6 +366,10 @@ export default widget("Einsum steps", (ui) => {
     }
     after.forEach((follower) => follower());
     if (now) live.forEach((follower) => follower());
+    else {
+      ui.lead("Mend the equation: a line below says what is wrong.");
+      next.classList.remove("mha-invite");
+    }
   });
 
   /** What lies beyond the right edge shows by a sign, until it has been scrolled to. */

@@ -6,7 +6,7 @@ import {
 } from "./common.js";
 import { run } from "./head_layout_steps.js";
 import { along, drawing, tuple } from "./head_layout_drawing.js";
-import { judge, labelOf, luck, origin, places, TOKENS } from "./head_layout_verdict.js";
+import { judge, labelOf, luck, origin, places, TOKENS, whereItLies } from "./head_layout_verdict.js";
 import { halt, travel, whereabouts } from "./head_layout_travel.js";
 import { contiguous } from "./tensor.js";
 
@@ -127,6 +127,12 @@ function stepOf(ui) {
   return ui.get("at") < 0 ? last : Math.min(ui.get("at"), last);
 }
 
+/** What a list of steps has made at the step that is shown: an error ends the steps. */
+function stateOf(ui, trait) {
+  const states = run(ui.get(trait), sizesOf(ui));
+  return states[Math.min(stepOf(ui), states.length - 1)];
+}
+
 /** Whether the second list of steps has made something else than the first. */
 function parted(ui) {
   const [ours, theirs] = ["steps", "beside"].map((trait) => `${ui.get(trait).slice(0, stepOf(ui) + 1)}`);
@@ -223,6 +229,7 @@ const OUTCOMES = { // of two ways, by their marks: on the way, and at the end
   "✓!": ["Top: right, bottom: refused.", "Top: correct. Bottom: torch refuses."],
   "✓✓": ["", "Both are right at these sizes."],
 };
+const ABOVE = { steps: "above", beside: "below" };
 const COLOURS = [["head", "the head of a feature"], ["token", "the token"]];
 
 export default widget("Head layout", (ui) => {
@@ -340,12 +347,21 @@ export default widget("Head layout", (ui) => {
     return above === below ? "one place in both orders, so this number does not tell them apart"
       : "two places, and both are right. Each order needs its own way back";
   };
+  /** Where the number belongs, and where the step that is shown has put it. */
+  const lies = () => {
+    if (!stepOf(ui)) return ""; // as it lies in memory
+    const sizes = sizesOf(ui);
+    const two = ui.get("beside").length > 0 && parted(ui);
+    return whereItLies(followed(), (two ? ["steps", "beside"] : ["steps"]).map((trait) =>
+      [two ? ABOVE[trait] : "", stateOf(ui, trait)]), sizes);
+  };
   ui.follow(() => {
     const sizes = sizesOf(ui);
     put(ways, closeness(ui));
     const { b, t, h: head, d, e } = origin(followed(), sizes);
     const whose = `${TOKENS[b][t]}${sizes.B > 1 ? ` of sequence ${b}` : ""}`;
-    say(line, `${labelOf(followed(), sizes)}: ${twoOrders() || `feature ${e} of token ${whose}, number ${d} of head ${head}`}.`);
+    const [label, orders] = [labelOf(followed(), sizes), twoOrders()];
+    say(line, (!orders && lies()) || `${label}: ${orders || `feature ${e} of token ${whose}, number ${d} of head ${head}`}.`);
   });
   ui.follow(() => {
     if (wrong.length || ui.get("recipes").length < 2) ui.question();

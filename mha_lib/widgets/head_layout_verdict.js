@@ -135,6 +135,25 @@ export const judge = once((state, sizes) => {
     : "Every number stands where the names of the axes say.");
 });
 
+/** Where a number belongs and where it lies in each of [where, state]; "" where nothing is claimed. */
+export function whereItLies(element, states, sizes) {
+  const nameOf = (place) =>
+    `token ${tokenOf(place)}${sizes.B > 1 ? ` of sequence ${place.b}` : ""}, head ${place.h}`;
+  const home = origin(element, sizes);
+  const found = states.map(([where, state]) => ({
+    where, state, place: state.value && places(state.value, sizes).find((one) => one.element === element),
+  })).filter(({ place }) => place && place.claim !== null);
+  const faults = found.flatMap(({ where, state, place: { claim } }) => {
+    const here = origin(claim, sizes);
+    const otherwise = nameOf(here) === nameOf(home) ? `, but as number ${here.d} instead of ${home.d}` : "";
+    if (claim !== element) return [`${where} it lies in ${nameOf(here)}${otherwise} ✗`.trim()];
+    return judge(state, sizes).mark === "✗" ? [`${where} it lies right by chance`.trim()] : [];
+  });
+  const there = found.length > 1 ? " in both" : found[0]?.where && ` ${found[0].where}`;
+  const told = faults.length ? `; ${and(faults)}` : `, and lies there${there} ✓`;
+  return found.length ? `${labelOf(element, sizes)} belongs to ${nameOf(home)}${told}.` : "";
+}
+
 /** Right only because an axis has size 1? Then say with which sizes it is wrong. */
 export function luck(steps, sizes) {
   const ones = ["B", "T", "H", "D"].filter((letter) => sizes[letter] === 1);

@@ -13,6 +13,7 @@ const RULES = ["causal", "align", "length", "side", "window", "block", "swapped"
 const CELL = 34; // pixels: a finger's
 const NARROW = 560;
 const TALL = { wide: 270, narrow: 215 }; // pixels that a map may take
+const NAMED = 3; // queries that a warning names; of more it says how many
 const BORDERS = 6; // of a map without labels
 
 /** The rules that are switched on: as Python, which is shown, and as what they mean. */
@@ -228,10 +229,12 @@ export default widget("Mask painter", (ui) => {
     say(rows, now.empty.length
       ? `Empty row: ${names} ${now.empty.length > 1 ? "see" : "sees"} no key. The weights are 0 here, where torch's softmax gives NaN${form.empty === "0" ? "." : `; in ${form.name} they are ${form.empty}.`}`
       : "Every query sees at least one key.");
-    const who = range(T).find((t) => now.mask[t].some((x, s) => x && now.padding[s]));
-    padded.hidden = who === undefined;
+    const who = range(T).filter((t) => now.mask[t].some((x, s) => x && now.padding[s]));
+    padded.hidden = !who.length;
     padded.className = padded.hidden ? "" : "mha-warning";
-    say(padded, padded.hidden ? "" : `Query ${word("query_tokens", who)} sees padding.`);
+    say(padded, padded.hidden ? "" : who.length === T ? "Every query sees padding."
+      : who.length > NAMED ? `${who.length} of ${T} queries see padding.`
+      : `${who.length > 1 ? "Queries" : "Query"} ${who.map((t) => word("query_tokens", t)).join(", ")} ${who.length > 1 ? "see" : "sees"} padding.`);
     const leaks = ui.get("causal") && now.early.length;
     future.className = leaks ? "mha-warning" : "";
     const [t, s] = now.early[0] ?? [];
@@ -307,7 +310,7 @@ export default widget("Mask painter", (ui) => {
         : finger ? "Tap or drag over cells." : "To paint, press “Paint with a finger”.");
     map.classList.toggle("mha-finger", finger);
     press(swap, now.swapped);
-    padding.hidden = !now.padding.some(Boolean);
+    padding.hidden = !now.mask.some((row) => row.some((x, s) => !x && now.padding[s])); // a colour of hidden cells
     say(swapped, now.swapped ? "Swapped: what rules allow is hidden." : "");
   });
 

@@ -197,7 +197,7 @@ export default widget("Model lab", (ui) => {
   keepRoom(room, Object.values(TRIES).map((one) => one.note));
   /** What the heads that are off, or were, have changed most, in a sentence. */
   const told = () => {
-    if (!now.most) return "";
+    if (!now.most || !ui.get("text")) return ""; // of no text the last view stays
     const [token, before, after] = now.most;
     return ui.get("off").length
       ? `With ${ui.get("off").map(name).join(", ")} off, ${spoken(token)} goes from ${percent(before)} to ${percent(after)}.`
@@ -249,7 +249,6 @@ export default widget("Model lab", (ui) => {
     const off = isOff(chosen()) ? ui.get("off").filter((i) => i !== chosen()) : [...ui.get("off"), chosen()];
     switchOff(off.sort((a, b) => a - b));
   });
-  flip.classList.add("mha-invite"); // the lead speaks of it
   const allOn = button("all on", () => {
     begins();
     switchOff([]);
@@ -265,7 +264,9 @@ export default widget("Model lab", (ui) => {
 
   ui.follow(() => {
     const [i, who] = [chosen(), name(chosen())];
-    if (isOff(i)) ui.lead(mine.includes(i) ? "Now try another head." : `Head ${who} is off: turn it on.`);
+    flip.classList.toggle("mha-invite", Boolean(ui.get("text"))); // the lead speaks of it
+    if (!ui.get("text")) ui.lead("Type a text.");
+    else if (isOff(i)) ui.lead(mine.includes(i) ? "Now try another head." : `Head ${who} is off: turn it on.`);
     else ui.lead(ui.get("compared").includes(i) ? "Now press another head, and turn it off."
       : `Now press “turn ${who} off”.`);
   });

@@ -12,6 +12,7 @@ from tests.widgets.test_break_it import (
     WORDS,
     line,
     marks,
+    tile,
 )
 
 
@@ -137,3 +138,22 @@ def test_the_loss_is_said_to_be_that_of_a_training(live):
     assert "✗ map off" in opened.text(".mha-witnesses")
     said = opened.text(".mha-trained")
     assert said == "Loss: of a whole training. Map and output: of this input."
+
+
+def test_a_right_program_is_given_one_order_and_a_true_one(live):
+    """“In which line is the other wrong?” stood over “Choose a mistake for it”."""
+    opened = live(BreakIt(sealed=True))
+    tile(opened, "Batched").click()
+    assert opened.text(".mha-question").endswith("in which line is the other wrong?")
+    assert "Open the program with ✗" in opened.text(".mha-lead")
+    assert opened.text(SAID) == "All its numbers are those of the right program."
+    tile(opened, "Fused").click()
+    opened.button("show me").click()
+    tile(opened, "Batched").click()  # nothing is asked any more
+    title = "This program is right: which mistake would show in it?"
+    assert opened.text(".mha-question") == title
+    assert opened.text(".mha-lead").endswith("or choose a mistake for it.")
+    assert opened.text(SAID) == "All its numbers are those of the right program."
+    opened.button("silent").click()  # no tile has a ✗
+    tile(opened, "Batched").click()
+    assert "Open the others" in opened.text(".mha-lead")

@@ -129,10 +129,10 @@ def test_who_takes_part_has_a_gradient(live):
     """The cells of a sum are those on which it depends: torch knows them."""
     given = [random(x) for x in (SCORES, "td,sd->t", "tsbh,sbhd->tbhd", "ttb->b")]
     widget = EinsumSteps(given)
-    widget.at = at = {"t": 2, "b": 1, "h": 0, "s": 2, "d": 2}
-    opened = live(widget)
+    at = {"t": 2, "b": 1, "h": 0, "s": 2, "d": 2}
     for n, (equation, *operands) in enumerate(given):
-        choose(opened, n)
+        widget.example, widget.at = n, at
+        opened = live(widget)
         inputs, output = equation.split("->")
         for operand in operands:
             operand.requires_grad_()
@@ -586,6 +586,61 @@ def test_the_lead_says_the_word_of_a_button_that_stands_out(live):
     frame = "x => getComputedStyle(x).boxShadow"
     framed = [opened.button(x).evaluate(frame) for x in (word, "previous")]
     assert "inset" in framed[0] and framed[1] == "none"
+
+
+def test_the_lead_tells_what_the_next_press_does(live):
+    x, y = torch.tensor([[1, 2, 0, 3], [0, 0, 0, 0]]), torch.tensor([[1, -1, 1, 1]])
+    opened = live(EinsumSteps([("td,sd->ts", x, y)]))
+    invited = "x => x.classList.contains('mha-invite')"
+    for hint, then in [
+        ("Press “next” below: the framed sum falls.", "1"),
+        ("Press “next” below: that product is 0, the sum stays.", "−1"),
+        ("Press “next” below: the framed sum grows.", "−1"),
+        ("This sum is whole: press another cell of the result.", "2"),
+    ]:
+        assert opened.text(".mha-lead") == hint
+        assert opened.button("next").evaluate(invited) == ("Press" in hint)
+        assert opened.text(".mha-es-operand [data-state=result]") == then
+        opened.button("next").press("Enter")
+    cell(opened, "result", 1).click()  # its products are 0 · 1, 0 · −1, …
+    idle = "Every product here is 0: press another cell of the result."
+    assert opened.text(".mha-lead") == idle
+    assert not opened.button("next").evaluate(invited)
+    write(opened, "td,sd->tx")
+    assert opened.text(".mha-lead").startswith("Mend the equation")
+    assert opened.root_element.locator(".mha-invite").count() == 0
+    write(opened, "td,sd->")
+    assert "Press “next”" in opened.text(".mha-lead")
+
+
+def test_an_example_begins_at_the_first_step_of_a_sum_that_is_not_0(live):
+    opened = live(EinsumSteps())
+    for n in range(1, len(EinsumSteps().equations)):
+        choose(opened, 0)
+        cell(opened, "result", 5).click()  # t = 1, s = 2
+        opened.button("next").click()
+        choose(opened, n)
+        assert "step 2" not in opened.text(LINE)
+        assert "step 3" not in opened.text(LINE)
+        assert "Every product" not in opened.text(".mha-lead")
+
+
+def test_a_cell_that_stays_0_in_the_next_example_is_left(live):
+    x = torch.tensor([[1, 2], [0, 0]])
+    opened = live(EinsumSteps([("td,sd->ts", x + 1, x), ("td,sd->ts", x, x + 1)]))
+    cell(opened, "result", 2).click()
+    choose(opened, 1)
+    assert "t=0" in opened.text(LINE) and "grows" in opened.text(".mha-lead")
+
+
+def test_a_key_or_a_slider_leads_to_the_first_step_of_a_cell(live):
+    opened = live(EinsumSteps([random("td,sd->ts")]))
+    opened.button("next").click()
+    opened.root_element.get_by_role("application").press("ArrowRight")
+    assert "s=1], step 1 of 5" in opened.text(LINE)
+    opened.button("next").click()
+    opened.control("t").fill("1")
+    assert "t=1, s=1], step 1 of 5" in opened.text(LINE)
 
 
 def test_letters_outside_their_range_are_held_to_it(live):

@@ -406,7 +406,7 @@ def test_click_follows_an_element_everywhere(live):
     way(opened).locator("td .mha-cell", has_text="b2").click()
     assert outlined(opened) == ["6"] * 4  # memory and table of both ways
     said = opened.root_element.locator(".mha-ways + output").inner_text()
-    assert said == "b2: feature 2 of token b, number 0 of head 1."
+    assert said.startswith("b2 belongs to token b, head 1; below it lies in token a")
     path = way(opened).locator(".mha-path").inner_text()
     index = (widget.result() == 6).nonzero()[0].tolist()
     assert path == f"b2 is at {index}: 0·12 + 1·2 + 1·4 + 0·1 = cell 6"
@@ -686,7 +686,7 @@ def test_two_right_orders_are_to_be_tried(live):
         assert ("u0: two places, and both are right" in said) == (whose == "u0")
         assert ("u3: one place in both orders" in said) == (whose == "u3")
     opened.button("back").click()
-    assert "feature 3 of token u of sequence 1" in opened.root_element.inner_text()
+    assert "u3 belongs to token u of sequence 1" in opened.root_element.inner_text()
     assert rows == {
         "u0 in both orders": ["u0 is at [1, 0, 0]", "u0 is at [2, 0, 0]"],
         "u3 in both orders": ["u3 is at [3, 0, 0]", "u3 is at [3, 0, 0]"],
@@ -832,6 +832,46 @@ def test_who_follows_a_number_is_told_to_go_on(live):
         assert framed.all_inner_texts() == ["next step"]
         opened.button("next step").click()
     assert "One colour = one head" in opened.text(".mha-lead") and framed.count() == 0
+
+
+def test_where_the_followed_number_lies_is_said_at_every_step(live):
+    """In tables of a head each: their rows are tokens."""
+    widget = HeadLayout()
+    opened = live(widget)
+    said = opened.root_element.locator(".mha-ways + output").inner_text
+    wrong = contents(opened, 1)
+    lies = {
+        number: f"token {'abcdef'[row]}, head {head}"
+        for head, table in enumerate(wrong)
+        for row, line in enumerate(table)
+        for number in line
+    }
+    kinds = set()
+    for head, table in enumerate(contents(opened)):
+        for row, line in enumerate(table):
+            for column, number in enumerate(line):
+                way(opened).locator("td .mha-cell", has_text=number).click()
+                home = f"token {'abcdef'[row]}, head {head}"
+                right = wrong[head][row][column] == number
+                told = "right by chance" if right else f"in {lies[number]}"
+                start = f"{number} belongs to {home}; below it lies {told}"
+                assert said().startswith(start)
+                kinds.add(right)
+    assert kinds == {True, False}
+    opened.button("from the start").click()
+    assert said() == "c3: feature 3 of token c, number 1 of head 1."
+    opened.button("next step").click()
+    opened.control("compare with").select_option("nothing")
+    assert said() == "c3 belongs to token c, head 1, and lies there ✓."
+
+
+def test_a_number_in_its_head_can_still_be_the_wrong_one_of_it(live):
+    """Of feature e the view has made number e // 2 of head e % 2."""
+    opened = live(HeadLayout(T=2, embed_dim=8, num_heads=2, beside=INTERLEAVED))
+    way(opened).locator("td .mha-cell", has_text="a2").click()
+    said = opened.text(".mha-ways + output")
+    wrong = "below it lies in token a, head 0, but as number 1 instead of 2 ✗."
+    assert said == f"a2 belongs to token a, head 0; {wrong}"
 
 
 def test_how_an_address_is_computed_is_shown_where_it_is_asked_for(live):

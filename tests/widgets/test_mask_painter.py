@@ -178,7 +178,19 @@ def test_padding_is_tinted_and_who_sees_it_is_warned_of(live):
     warnings = opened.root_element.locator(".mha-checks .mha-warning:visible")
     assert warnings.count() == 0
     opened.button("Swap True and False").click()
-    assert "Query “0” sees padding." in warnings.all_inner_texts()
+    assert "Every query sees padding." in warnings.all_inner_texts()
+    opened.button("add padding").click()
+    grid = opened.root_element.locator(".mha-paint")
+    grid.press("PageDown")
+    for key, said in [
+        ("End", "Query “6” sees padding."),
+        ("ArrowUp", "Queries “5”, “6” see padding."),
+        ("ArrowUp", "Queries “4”, “5”, “6” see padding."),
+        ("ArrowUp", "4 of 7 queries see padding."),
+    ]:
+        grid.press(key)
+        grid.press("Space")
+        assert said in warnings.all_inner_texts()
     opened.button("padding on the left").click()
     (empty,) = (x for x in warnings.all_inner_texts() if x.startswith("Empty row"))
     assert "torch's softmax gives NaN" in empty
@@ -214,6 +226,7 @@ def test_the_tint_of_the_padding_has_a_word(live, viewport, scheme):
     assert 0 <= place["y"] - map_["y"] - map_["height"] < 12
     below = opened.root_element.locator(".mha-checks").bounding_box()
     opened.button("Swap True and False").click()
+    assert legend.is_hidden()  # the padding is seen now: no cell has its colour
     assert opened.root_element.locator(".mha-checks").bounding_box() == below
 
 
@@ -1045,6 +1058,8 @@ def test_padding_and_swapped_are_two_words_in_one_line(live, screen):
     opened = live(MaskPainter(7), viewport=MOST[screen][0])
     opened.button("add padding").click()
     opened.button("Swap True and False").click()
+    for key in ("End", "Space"):  # a padding key is hidden again
+        opened.root_element.locator(".mha-paint").press(key)
     words = opened.root_element.locator(".mha-turned > span")
     left, right = (x.bounding_box() for x in words.all())
     assert right["x"] - left["x"] - left["width"] >= 8

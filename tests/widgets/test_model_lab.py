@@ -382,10 +382,13 @@ def test_an_empty_text_asks_for_one(live, model, tokenizer):
     parts = opened.root_element.locator(".mha-panels, .mha-both")
     type_text(opened, "")
     assert said(opened) == "Type something: the model says what comes next."
+    assert opened.text(".mha-lead") == "Type a text."
+    assert not opened.count(".mha .mha-invite")
     assert [x.evaluate(pale) for x in parts.all()] == [True, True]  # of what is gone
     type_text(opened, "a")  # a single token: there is no loss yet
     assert beside(opened)[0][1] == "–"
     assert not any(x.evaluate(pale) for x in parts.all())
+    assert opened.text(".mha-lead").endswith("turn it on.")
 
 
 def test_characters_that_the_model_has_never_seen(live, model, tokenizer):

@@ -4,6 +4,7 @@ import pytest
 
 from mha_lib.widgets import ModelLab
 from tests.widgets.conftest import MOST
+from tests.widgets.test_model_lab import type_text
 
 NAMES_OF_HEADS = """root => [...root.querySelectorAll(".mha-grid button")].map(one => {
     const text = document.createRange();
@@ -68,3 +69,14 @@ def test_off_leaves_its_map_in_sight_and_the_legend_in_one_line(live, screen):
         }"""
     )
     assert float(faint) > 0.5 and mark <= 14 and lines == 1
+
+
+def test_of_a_deleted_text_no_sentence_stays(live):
+    opened = live(ModelLab())
+    note = opened.root_element.locator(".mha-note").first
+    type_text(opened, "The list was chang")
+    assert note.inner_text().startswith("With L0 H3 off, ")
+    type_text(opened, "")
+    assert note.inner_text() == "" and opened.text(".mha-lead") == "Type a text."
+    type_text(opened, "The")
+    assert note.inner_text().startswith("With L0 H3 off, ")
