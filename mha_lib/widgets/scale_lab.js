@@ -5,7 +5,7 @@ import {
 } from "./common.js";
 import { bars } from "./scale_lab_bars.js";
 import {
-  brief, dotProducts, headSizes, mean, measure, median, plain, raised, short, variance,
+  dotProducts, headSizes, mean, measure, median, plain, raised, short, variance,
 } from "./scale_lab_measures.js";
 
 // `mark` stands at the curve of a divisor; a dash pattern tells the curves apart as well.
@@ -21,7 +21,6 @@ const FIXED = ["none", "sqrt", "D"];
 const sideOf = (kind) => (kind === "none" ? "undivided" : "divided");
 const AVERAGES = { mean, median };
 const NEARLY_ALL = 0.99;
-const ALIKE = 0.1; // between two largest weights that are nearly the same
 const FLOOR = 1e-12; // where a logarithmic axis ends
 
 // --- the state --------------------------------------------------------------------------
@@ -80,7 +79,6 @@ export default widget("Scale lab", (ui) => {
   const average = (row) => AVERAGES[ui.get("average")](row);
   const formula = () => DIVISORS[chosen()].scores;
   const largest = (kind) => average(one(kind).largest);
-  const remains = (kind) => average(one(kind).norm);
 
   const content = (of, { log }) => () => ({
     of, log, curves, kinds: shown(), sizes, place: place(), limit: Math.log(known[1].length),
@@ -103,7 +101,6 @@ export default widget("Scale lab", (ui) => {
 
   const both = (of) => `undivided ${of("none")}, divided ${of(chosen())}.`;
   const largests = () => `Largest weight: ${both((kind) => fixed(largest(kind), 3))}`;
-  const alike = () => Math.abs(largest("none") - largest(chosen())) < ALIKE;
   /** At another D, of the query now or another: the key with the largest undivided weight. */
   const largestKey = (D, query = ui.get("query")) => {
     const row = dots[sizes.indexOf(D)].rows[query];
@@ -111,7 +108,7 @@ export default widget("Scale lab", (ui) => {
   };
   const tries = tryThis(ui, () => Object.fromEntries([
     ["a small head", { D: sizes[Math.min(1, sizes.length - 1)], divisor: "sqrt" },
-      () => `${largests()}${alike() ? " In a small head the two are much alike." : ""}`],
+      largests],
     ["a large head", { D: sizes.at(-1), divisor: "sqrt" },
       () => `${largests()} Near 1, little gradient remains.`],
     ["too much", { D: sizes.at(-1), divisor: "D" },
@@ -161,11 +158,12 @@ export default widget("Scale lab", (ui) => {
     return node;
   };
   const meaning = h("p", { class: "mha-caption mha-meaning" });
-  ui.follow(() => say(meaning, `The first bar: the largest weight of a query (${ui.get("average")}). The mark in it: an even share, 1/${known[1].length}.`));
-  const slopes = h("p", { class: "mha-caption mha-slopes" });
+  ui.follow(() => say(meaning, `First bar: the largest weight, ${ui.get("average")} of ${known[0].length} queries; its mark: an even share. Below: query ${ui.get("query")}.`));
+  const spreads = h("p", { class: "mha-caption mha-spreads" });
   ui.follow(() => {
-    const found = chosen() === "none" ? `${brief(remains("none"))}.` : both((kind) => brief(remains(kind)));
-    say(slopes, `Remaining gradient, how far weights move with a score x (${ui.get("average")}): ${found}`);
+    const spread = (kind) => short(Math.sqrt(one(kind).variance));
+    const found = chosen() === "none" ? `${spread("none")}.` : both(spread);
+    say(spreads, `Spread of the scores, where √D is ${short(Math.sqrt(ui.get("D")))}: ${found}`);
   });
   const right = side(chosen);
   ui.follow(() => {
@@ -183,7 +181,7 @@ export default widget("Scale lab", (ui) => {
       }),
       tauSlider),
     meaning, h("div", { class: "mha-sides" }, side(() => "none"), right),
-    line, slopes, detail,
+    line, spreads, detail,
     more("More: other queries, all D, tables",
       controls(
         slider(followed, { label: "query", trait: "query", range: () => ({ min: 0, max: known[0].length - 1 }) }),

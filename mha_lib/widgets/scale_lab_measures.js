@@ -84,12 +84,6 @@ export function short(x) {
   return `${fixed(Number(number))}·10${raised(Number(power))}`;
 }
 
-/** What stands in a line of its own, short enough for a phone: 0.305, 0.0008, < 0.0001. */
-export function brief(x) {
-  if (x > 0 && x < 0.00005) return "< 0.0001";
-  return fixed(x, x > 0 && x < 0.001 ? 4 : 3);
-}
-
 /** As few digits as tell it: 8, 0.5, 2.83. */
 export const plain = (x) => x && Math.abs(x) < 0.01 ? short(x) : fixed(x, 3).replace(/\.?0+$/, "") || "0";
 
