@@ -191,7 +191,7 @@ export default widget("Break it", (ui) => {
         : now().first ? legend()
           : now().mistake ? "Its code is wrong, and no number shows it. Switch on three inputs."
           : seeking() ? `All its numbers are right. Open ${programs.some(({ first }) => first) ? "the program with ✗" : "the others"} and find the wrong line.`
-          : `No number of this program is wrong. Press a line for its numbers${found ? "" : ", or choose a mistake for it"}.`);
+          : `No number of this program is wrong. Press a line for its numbers${found ? "" : ", or choose a mistake"}.`);
     ui.linked(found ? "The link opens this patient, and does not give it away." : "");
     three.hidden = Boolean(found);
     three.classList.toggle("mha-spared", Boolean(solved() && now().first)); // it shows nothing new

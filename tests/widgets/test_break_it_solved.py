@@ -152,7 +152,7 @@ def test_a_right_program_is_given_one_order_and_a_true_one(live):
     tile(opened, "Batched").click()  # nothing is asked any more
     title = "This program is right: which mistake would show in it?"
     assert opened.text(".mha-question") == title
-    assert opened.text(".mha-lead").endswith("or choose a mistake for it.")
+    assert opened.text(".mha-lead").endswith("or choose a mistake.")
     assert opened.text(SAID) == "All its numbers are those of the right program."
     opened.button("silent").click()  # no tile has a ✗
     tile(opened, "Batched").click()
