@@ -113,15 +113,25 @@ def seconds(cache: JupyterCacheAbstract) -> dict[str, float]:
     return {record.uri: record.data.get("seconds", 0.0) for record in records}
 
 
+def longest_first(paths: list[Path], seconds: dict[str, float]) -> list[Path]:
+    """A long page that comes last runs alone; one that nobody has timed may be longer.
+
+    Of these a later chapter comes first: it does more.
+    """
+
+    def length(path: Path) -> tuple[float, str]:
+        return seconds.get(str(path), float("inf")), path.name
+
+    return sorted(paths, key=length, reverse=True)
+
+
 def fill(pages: dict[Path, NotebookNode], digests: dict[Path, str]) -> list[str]:
     """Run every page whose outputs are not kept; return what failed, a line each."""
     cache = get_cache(str(folder()))
     left = [
         path for path, page in pages.items() if not kept(cache, page, digests[path])
     ]
-    # The longest first, and what nobody has timed before it: it may be longer still.
-    before = seconds(cache)
-    left.sort(key=lambda path: -before.get(str(path), float("inf")))
+    left = longest_first(left, seconds(cache))
     # Two kernels on two cores: a thread each, or they fight.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     problems = []

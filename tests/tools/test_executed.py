@@ -1,6 +1,7 @@
 """A page runs again if something that its outputs depend on has changed, only then."""
 
 import shutil
+from pathlib import Path
 
 import nbformat
 import pytest
@@ -71,6 +72,14 @@ def edit(path, old, new):
     text = path.read_text(encoding="utf-8")
     assert old in text
     path.write_text(text.replace(old, new), encoding="utf-8")
+
+
+def test_what_takes_long_or_may_comes_first():
+    names = ["01_a", "02_b", "deeper/13_c", "14_d"]
+    first, second, deeper, last = paths = [Path("book", name) for name in names]
+    seconds = {str(first): 9.0, str(last): 7.0}
+    assert executed.longest_first(paths, seconds) == [deeper, second, first, last]
+    assert executed.longest_first(paths, {}) == [last, deeper, second, first]
 
 
 def test_what_did_not_change_is_kept(pages, ran):
