@@ -97,6 +97,22 @@ def test_every_way_to_load_weights_reaches_the_judge():
 # --- points ------------------------------------------------------------------------
 
 
+def test_where_no_room_is_left_errors_are_sent_and_the_largest_answer_is_not(
+    monkeypatch,
+):
+    """An error after an answer that filled the message ended the whole reply."""
+    sent = [{"outputs": {"output": torch.ones(n, 7)}} for n in (60, 2, 30)]
+    sent.append({"error": "ValueError: sizes do not fit"})
+    monkeypatch.setattr(wire, "MOST", len(wire.pack(sent[0])) + 20)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.sendall(child.packed({"question": "f"}, sent))
+        large, *others = wire.receive(ours, wire.MOST)["outcomes"]
+    assert large == {"error": "it returned far too many numbers, of the shape (60, 7)"}
+    assert [len(x["outputs"]["output"]) for x in others[:2]] == [2, 30]
+    assert others[2] == sent[3]
+
+
 @pytest.mark.parametrize("learns", ["other names", "more"])
 def test_names_and_what_a_layer_learns_beside_reach_the_judge(learns):
     class Layer(torch.nn.Module):

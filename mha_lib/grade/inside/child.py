@@ -97,20 +97,21 @@ def packed(told: dict, outcomes: list[dict]) -> bytes:
             return message
     except (TypeError, RuntimeError, MemoryError):
         pass
-    kept, left = [], wire.MOST
-    for outcome in outcomes:
-        kept.append(sendable(outcome, left))
-        left -= len(wire.pack(kept[-1]))
+    kept = [sendable(outcome) for outcome in outcomes]
+    sizes, left = [len(wire.pack(x)) for x in kept], wire.MOST
+    for i in sorted(range(len(kept)), key=sizes.__getitem__):  # the largest last
+        left -= sizes[i]
+        if left < 0 and "outputs" in kept[i]:  # an error is always sent
+            shape = tuple(kept[i]["outputs"]["output"].shape)
+            said = f"it returned far too many numbers, of the shape {shape}"
+            kept[i] = {"error": said}
     return wire.pack(told | {"outcomes": kept})
 
 
-def sendable(outcome: dict, room: int) -> dict:
-    """The outcome; an error instead, if it holds what cannot be sent, or too much."""
+def sendable(outcome: dict) -> dict:
+    """The outcome; an error instead, if it holds what cannot be sent."""
     try:
-        size = len(wire.pack(outcome))
+        wire.pack(outcome)
+        return outcome
     except (TypeError, RuntimeError, MemoryError) as error:
         return {"error": cells.describe(error)}
-    if size <= room:
-        return outcome
-    shape = tuple(outcome["outputs"]["output"].shape)
-    return {"error": f"it returned far too many numbers, of the shape {shape}"}
