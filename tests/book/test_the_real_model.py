@@ -8,6 +8,7 @@ import os
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # read at import: nothing here may be downloaded
 
+import ast
 import re
 
 import pytest
@@ -21,7 +22,7 @@ from mha_lib.model.published import load_published
 from tools import book, notebook
 
 PAGE = book.ROOT / "book" / "14_a_real_model.ipynb"
-OURS = ("turned", "normed", "look", "think", "run", "says")
+OURS = ("turned", "normed", "look", "think", "layer", "run", "says")
 THEIRS = {  # the file's name: the library's
     "attn_norm": "input_layernorm",
     "attn_q": "self_attn.q_proj",
@@ -62,7 +63,9 @@ def page(loaded):
     sources = [cell.source for cell in notebook.read(PAGE).cells]
     for name in OURS:
         (source,) = (s for s in sources if re.search(rf"^def {name}\(", s, re.M))
-        exec(source, names)
+        functions = ast.parse(source)
+        functions.body = [x for x in functions.body if isinstance(x, ast.FunctionDef)]
+        exec(compile(functions, PAGE.name, "exec"), names)
     return names
 
 
