@@ -3,6 +3,7 @@ import { acceptable, changed, packed, unpacked } from "./address.js";
 import { Problem } from "./arithmetic.js";
 import { forget } from "./canvas.js";
 import { focusKeeper } from "./focus.js";
+import { inFrames } from "./frames.js";
 
 // --- the root ---------------------------------------------------------------------
 
@@ -13,8 +14,8 @@ const [LINK, ALOUD] = ["copy link", "mha-aloud"];
  * Make the `render` of a widget. `build(ui)` fills `ui.root` once; what it gives to
  * `ui.follow` runs at once and again after every change, once a frame. What it gives to
  * `ui.draw` runs after all of these: a canvas asks for styles, and so the page for its
- * layout, which then stands. `ui.width(element)` is its clientWidth, read when it changed,
- * or `anew`.
+ * layout, which then stands. What it gives to `ui.later` runs in a frame after these, each
+ * in its own. `ui.width(element)` is its clientWidth, read when it changed, or `anew`.
  * What an act may ask for is given to `ui.ahead`: each task runs once, while the page is
  * idle, after the reader's pointer or focus has come.
  *
@@ -41,7 +42,7 @@ export function widget(name, build, { question, lead = "", lesson = [], answered
     for (const type of ["keydown", "keyup", "keypress"]) {
       root.addEventListener(type, (event) => event.stopPropagation());
     }
-    let [followers, drawers] = [[], []];
+    let [followers, drawers, laters] = [[], [], []];
     const widths = new Map();
     let [wide, stale] = [0, false]; // stale: drawn for another width
     /** What was once as high stays so, while nothing is folded out: nothing below jumps up. */
@@ -60,7 +61,6 @@ export function widget(name, build, { question, lead = "", lesson = [], answered
       if (other.length) schedule();
     });
     let broken = true;
-    let frame = 0;
     let [tasks, near] = [[], false];
     const goAhead = async () => {
       await idle();
@@ -101,6 +101,7 @@ export function widget(name, build, { question, lead = "", lesson = [], answered
       },
       follow: (follower) => followers.push(follower),
       draw: (drawer) => drawers.push(drawer),
+      later: (later) => laters.push(later),
       ahead(...given) {
         tasks.push(...given);
         if (near) goAhead();
@@ -141,7 +142,7 @@ export function widget(name, build, { question, lead = "", lesson = [], answered
         if (location.hash.startsWith(`#${place}=`)) history.replaceState(null, "", location.href.split("#")[0]);
       }), place ? link : null)) : null;
     const rebuild = () => {
-      [followers, drawers, tasks] = [[], [], []];
+      [followers, drawers, laters, tasks] = [[], [], [], []];
       size.disconnect();
       widths.clear();
       ui.width(root);
@@ -151,18 +152,23 @@ export function widget(name, build, { question, lead = "", lesson = [], answered
       ui.lead(lead);
       build(ui);
     };
-    const update = () => {
-      frame = 0;
+    const part = (action) => {
       const keep = focusKeeper(root);
-      guarded(() => {
+      guarded(action);
+      keep();
+    };
+    const { ask: schedule, now: update, stop } = inFrames(root, {
+      first: () => part(() => {
         if (broken) rebuild();
         if (said.textContent && meant !== JSON.stringify(state())) tell("");
         for (const step of [...followers, ...drawers]) step();
-      });
-      keep();
-      if (stale) reserve();
-      stale = false;
-    };
+      }),
+      rest: () => laters.map((later) => () => broken || part(later)),
+      done() {
+        if (stale) reserve();
+        stale = false;
+      },
+    });
     /** The state that the address holds, if it is of this widget and can be drawn. */
     const follow = () => {
       const [target, text] = location.hash.slice(1).split("=");
@@ -178,9 +184,6 @@ export function widget(name, build, { question, lead = "", lesson = [], answered
       tell(values && drawn ? "" : "The link does not hold a state that can be shown. This is where the lesson begins.");
       root.scrollIntoView({ block: "center" });
     };
-    const schedule = () => {
-      frame ||= requestAnimationFrame(update);
-    };
     update();
     follow();
     root.addEventListener("toggle", () => schedule(), true); // what was folded may be undrawn
@@ -195,7 +198,7 @@ export function widget(name, build, { question, lead = "", lesson = [], answered
       theme.observe(node, { attributes: true, attributeFilter });
     }
     return () => {
-      cancelAnimationFrame(frame);
+      stop();
       removeEventListener("hashchange", follow);
       model.off("change", schedule);
       size.disconnect();
