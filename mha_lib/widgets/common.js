@@ -3,7 +3,7 @@ import { acceptable, changed, packed, unpacked } from "./address.js";
 import { Problem } from "./arithmetic.js";
 import { forget } from "./canvas.js";
 import { focusKeeper } from "./focus.js";
-import { inFrames } from "./frames.js";
+import { idleTasks, inFrames } from "./frames.js";
 
 // --- the root ---------------------------------------------------------------------
 
@@ -14,8 +14,9 @@ const [LINK, ALOUD] = ["copy link", "mha-aloud"];
  * Make the `render` of a widget. `build(ui)` fills `ui.root` once; what it gives to
  * `ui.follow` runs at once and again after every change, once a frame. What it gives to
  * `ui.draw` runs after all of these: a canvas asks for styles, and so the page for its
- * layout, which then stands. What it gives to `ui.later` runs in a frame after these, each
- * in its own. `ui.width(element)` is its clientWidth, read when it changed, or `anew`.
+ * layout, which then stands. What follows `ui.later()` has a frame of its own after these;
+ * when all is drawn, the root is no longer `aria-busy`.
+ * `ui.width(element)` is its clientWidth, read when it changed, or `anew`.
  * What an act may ask for is given to `ui.ahead`: each task runs once, while the page is
  * idle, after the reader's pointer or focus has come.
  *
@@ -61,22 +62,7 @@ export function widget(name, build, { question, lead = "", lesson = [], answered
       if (other.length) schedule();
     });
     let broken = true;
-    let [tasks, near] = [[], false];
-    const goAhead = async () => {
-      await idle();
-      while (tasks.length && root.isConnected && !broken) {
-        const task = tasks.shift();
-        try {
-          task();
-        } catch { /* the act that asks for it says why */ }
-        await idle();
-      }
-    };
-    const approached = () => {
-      if (!near) goAhead();
-      near = true;
-    };
-    for (const type of ["pointerenter", "focusin"]) root.addEventListener(type, approached);
+    const ahead = idleTasks(root, () => !broken);
     const guarded = (action) => {
       try {
         action();
@@ -101,11 +87,13 @@ export function widget(name, build, { question, lead = "", lesson = [], answered
       },
       follow: (follower) => followers.push(follower),
       draw: (drawer) => drawers.push(drawer),
-      later: (later) => laters.push(later),
-      ahead(...given) {
-        tasks.push(...given);
-        if (near) goAhead();
+      later() {
+        const steps = [];
+        laters.push(() => steps.forEach((step) => step()));
+        const add = (step) => steps.push(step);
+        return { ...ui, follow: add, draw: add };
       },
+      ahead: ahead.add,
       width(element, anew = false) {
         if (!widths.has(element)) size.observe(element);
         if (anew || !widths.has(element)) widths.set(element, element.clientWidth);
@@ -142,7 +130,9 @@ export function widget(name, build, { question, lead = "", lesson = [], answered
         if (location.hash.startsWith(`#${place}=`)) history.replaceState(null, "", location.href.split("#")[0]);
       }), place ? link : null)) : null;
     const rebuild = () => {
-      [followers, drawers, laters, tasks] = [[], [], [], []];
+      [followers, drawers, laters] = [[], [], []];
+      ahead.clear();
+      ahead.add(() => followers.forEach((step) => step())); // their code is then at hand for the first act
       size.disconnect();
       widths.clear();
       ui.width(root);
@@ -207,10 +197,6 @@ export function widget(name, build, { question, lead = "", lesson = [], answered
   }
   return { render };
 }
-
-/** Wait until the page has nothing else to do. */
-export const idle = () =>
-  new Promise((resolve) => (window.requestIdleCallback ?? setTimeout)(() => resolve())); // Safari has none
 
 /** An element: properties that start with "on" are listeners, the rest attributes. */
 export function h(tag, properties = {}, ...children) {

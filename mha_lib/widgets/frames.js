@@ -1,4 +1,5 @@
-// An act is answered in one frame; what takes long besides is drawn in those after it.
+// When work is done: an act is answered in one frame, what takes long besides is drawn in
+// those after it, and what an act may ask for is made while the page is idle.
 
 /**
  * `ask()` has `first()` done in the next frame, each of `rest()` in a frame of its own,
@@ -30,5 +31,36 @@ export function inFrames(root, { first, rest, done }) {
       done();
     },
     stop: () => cancelAnimationFrame(frame),
+  };
+}
+
+/** Wait until the page has nothing else to do. */
+export const idle = () =>
+  new Promise((resolve) => (window.requestIdleCallback ?? setTimeout)(() => resolve())); // Safari has none
+
+/** Tasks that run once, each while the page is idle, after the pointer or the focus has come. */
+export function idleTasks(root, alive) {
+  let [tasks, near] = [[], false];
+  const go = async () => {
+    await idle();
+    while (tasks.length && root.isConnected && alive()) {
+      const task = tasks.shift();
+      try {
+        task();
+      } catch { /* the act that asks for it says why */ }
+      await idle();
+    }
+  };
+  const approached = () => {
+    if (!near) go();
+    near = true;
+  };
+  for (const type of ["pointerenter", "focusin"]) root.addEventListener(type, approached);
+  return {
+    add(...given) {
+      tasks.push(...given);
+      if (near) go();
+    },
+    clear: () => { tasks = []; },
   };
 }

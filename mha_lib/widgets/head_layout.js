@@ -244,7 +244,6 @@ export default widget("Head layout", (ui) => {
   const followed = () => hovered ?? Math.min(ui.get("element"), cells() - 1);
   ui.follow(() => check(ui));
   const [above, below] = [["steps", "steps"], ["beside", "steps below them"]].map(([trait, title]) => way(ui, trait, title, followed));
-  ui.follow(above.look); // before anything is written: the page is laid out
   const cellAt = (event) => event.target.closest?.("[data-element]")?.dataset.element ?? null;
   const hover = (event) => {
     const cell = event.pointerType === "mouse" ? cellAt(event) : null;
@@ -363,7 +362,6 @@ export default widget("Head layout", (ui) => {
   };
   ui.follow(() => {
     const sizes = sizesOf(ui);
-    put(ways, closeness(ui));
     const { b, t, h: head, d, e } = origin(followed(), sizes);
     const whose = `${TOKENS[b][t]}${sizes.B > 1 ? ` of sequence ${b}` : ""}`;
     const [label, orders] = [labelOf(followed(), sizes), twoOrders()];
@@ -383,14 +381,16 @@ export default widget("Head layout", (ui) => {
     ui.lead(`One colour = one ${ui.get("colour")}. ${said.trim()}`);
   });
   ways.append(above.node, below.node);
-  ui.follow(above.draw);
-  ui.draw(above.go);
-  ui.follow(() => below.node.hidden ||= !ui.get("beside").length);
-  ui.later(() => {
-    below.look();
-    below.draw();
-    below.go();
-  });
+  for (const { look, draw, go } of [above, below]) { // each in a frame of its own
+    const its = ui.later();
+    its.follow(look); // before anything is written: the page is laid out
+    its.follow(() => {
+      put(ways, closeness(ui));
+      below.node.hidden ||= !ui.get("beside").length;
+    });
+    its.follow(draw);
+    its.follow(go);
+  }
   let measured = "";
   ui.draw(() => {
     const state = `${ui.width(ways)} ${ui.get("strides")}`;
