@@ -268,16 +268,17 @@ export default widget("Break it", (ui) => {
     });
     return row;
   };
+  const pictures = ui.later();
   const title = h("span", { class: "mha-which" });
   const cell = readout();
-  const picture = twofold(ui, {
+  const picture = twofold(pictures, {
     move: (row, column) => ui.setAll({ row, column, b: view.b, h: view.head }),
     content: () => ({
       rows: view.words, columns: view.columns, heads: view.keys ? view.words : range(view.columns).map(String), right: view.right, here: view.here, cursor: view.cursor, quantity: quantity(),
       label: `${which()}: as it should be, and here; arrow keys move the cursor`,
     }),
   });
-  ui.follow(() => {
+  pictures.follow(() => {
     say(title, which());
     const [i, j] = view.cursor;
     const k = i * view.columns + j;
@@ -325,7 +326,8 @@ export default widget("Break it", (ui) => {
     return `Row “${words[from / columns]}” of the map ${among(right, here) ? "sees keys that it must not"
       : among(here, right) ? "misses keys that it should see" : "sees the right keys, in wrong shares"}.`;
   };
-  const loss = lossPicture(ui, () => ({
+  const noticed = ui.later();
+  const loss = lossPicture(noticed, () => ({
     right: losses.right[0], here: losses.curves[now().mistake] ?? null,
     steps: losses.log.run.steps, gap: training().gap, seen: SEEN,
     label: `Training loss of a small language model, dashed with the right layer, solid with this one: ${training().text}`,
@@ -333,8 +335,8 @@ export default widget("Break it", (ui) => {
 
   // --- who notices -------------------------------------------------------------------------
   const said = h("output", { class: "mha-said", "aria-live": "polite" });
-  ui.follow(() => {
-    const { differs, first, mistake } = now();
+  noticed.follow(() => {
+    const { differs } = now();
     const { mark, text } = training();
     const rows = [["✓", "Python", "no error"], ["✓", "shapes", "all right"], [mark, "training loss", text],
       ...["weights", "output"].map((step) => [differs[step] ? "✗" : "✓", step === "weights" ? "map" : step,
@@ -345,6 +347,9 @@ export default widget("Break it", (ui) => {
       witnesses.replaceChildren(...rows.map(([sign, who, what]) => h("li", { "data-mark": sign },
         h("b", {}, `${sign} ${who} `), what)));
     }
+  });
+  ui.follow(() => {
+    const { first, mistake } = now();
     const [taken, step] = [answer(), ui.get("guess")];
     const verdict = taken === SHOWN ? "" : taken ? (taken === patient().name
       ? "✓ Found! " : `✗ Not “${causeOf(known[taken])}”. `)

@@ -3,6 +3,7 @@ import { acceptable, changed, packed, unpacked } from "./address.js";
 import { Problem } from "./arithmetic.js";
 import { forget } from "./canvas.js";
 import { focusKeeper } from "./focus.js";
+import { idleTasks, inFrames } from "./frames.js";
 
 // --- the root ---------------------------------------------------------------------
 
@@ -13,8 +14,9 @@ const [LINK, ALOUD] = ["copy link", "mha-aloud"];
  * Make the `render` of a widget. `build(ui)` fills `ui.root` once; what it gives to
  * `ui.follow` runs at once and again after every change, once a frame. What it gives to
  * `ui.draw` runs after all of these: a canvas asks for styles, and so the page for its
- * layout, which then stands. `ui.width(element)` is its clientWidth, read when it changed,
- * or `anew`.
+ * layout, which then stands. What follows `ui.later()` has a frame of its own after these;
+ * when all is drawn, the root is no longer `aria-busy`.
+ * `ui.width(element)` is its clientWidth, read when it changed, or `anew`.
  * What an act may ask for is given to `ui.ahead`: each task runs once, while the page is
  * idle, after the reader's pointer or focus has come.
  *
@@ -41,7 +43,7 @@ export function widget(name, build, { question, lead = "", lesson = [], answered
     for (const type of ["keydown", "keyup", "keypress"]) {
       root.addEventListener(type, (event) => event.stopPropagation());
     }
-    let [followers, drawers] = [[], []];
+    let [followers, drawers, laters] = [[], [], []];
     const widths = new Map();
     let [wide, stale] = [0, false]; // stale: drawn for another width
     /** What was once as high stays so, while nothing is folded out: nothing below jumps up. */
@@ -60,23 +62,7 @@ export function widget(name, build, { question, lead = "", lesson = [], answered
       if (other.length) schedule();
     });
     let broken = true;
-    let frame = 0;
-    let [tasks, near] = [[], false];
-    const goAhead = async () => {
-      await idle();
-      while (tasks.length && root.isConnected && !broken) {
-        const task = tasks.shift();
-        try {
-          task();
-        } catch { /* the act that asks for it says why */ }
-        await idle();
-      }
-    };
-    const approached = () => {
-      if (!near) goAhead();
-      near = true;
-    };
-    for (const type of ["pointerenter", "focusin"]) root.addEventListener(type, approached);
+    const ahead = idleTasks(root, () => !broken);
     const guarded = (action) => {
       try {
         action();
@@ -101,10 +87,13 @@ export function widget(name, build, { question, lead = "", lesson = [], answered
       },
       follow: (follower) => followers.push(follower),
       draw: (drawer) => drawers.push(drawer),
-      ahead(...given) {
-        tasks.push(...given);
-        if (near) goAhead();
+      later() {
+        const steps = [];
+        laters.push(() => steps.forEach((step) => step()));
+        const add = (step) => steps.push(step);
+        return { ...ui, follow: add, draw: add };
       },
+      ahead: ahead.add,
       width(element, anew = false) {
         if (!widths.has(element)) size.observe(element);
         if (anew || !widths.has(element)) widths.set(element, element.clientWidth);
@@ -141,7 +130,9 @@ export function widget(name, build, { question, lead = "", lesson = [], answered
         if (location.hash.startsWith(`#${place}=`)) history.replaceState(null, "", location.href.split("#")[0]);
       }), place ? link : null)) : null;
     const rebuild = () => {
-      [followers, drawers, tasks] = [[], [], []];
+      [followers, drawers, laters] = [[], [], []];
+      ahead.clear();
+      ahead.add(() => followers.forEach((step) => step())); // their code is then at hand for the first act
       size.disconnect();
       widths.clear();
       ui.width(root);
@@ -151,18 +142,23 @@ export function widget(name, build, { question, lead = "", lesson = [], answered
       ui.lead(lead);
       build(ui);
     };
-    const update = () => {
-      frame = 0;
+    const part = (action) => {
       const keep = focusKeeper(root);
-      guarded(() => {
+      guarded(action);
+      keep();
+    };
+    const { ask: schedule, now: update, stop } = inFrames(root, {
+      first: () => part(() => {
         if (broken) rebuild();
         if (said.textContent && meant !== JSON.stringify(state())) tell("");
         for (const step of [...followers, ...drawers]) step();
-      });
-      keep();
-      if (stale) reserve();
-      stale = false;
-    };
+      }),
+      rest: () => laters.map((later) => () => broken || part(later)),
+      done() {
+        if (stale) reserve();
+        stale = false;
+      },
+    });
     /** The state that the address holds, if it is of this widget and can be drawn. */
     const follow = () => {
       const [target, text] = location.hash.slice(1).split("=");
@@ -178,9 +174,6 @@ export function widget(name, build, { question, lead = "", lesson = [], answered
       tell(values && drawn ? "" : "The link does not hold a state that can be shown. This is where the lesson begins.");
       root.scrollIntoView({ block: "center" });
     };
-    const schedule = () => {
-      frame ||= requestAnimationFrame(update);
-    };
     update();
     follow();
     root.addEventListener("toggle", () => schedule(), true); // what was folded may be undrawn
@@ -195,7 +188,7 @@ export function widget(name, build, { question, lead = "", lesson = [], answered
       theme.observe(node, { attributes: true, attributeFilter });
     }
     return () => {
-      cancelAnimationFrame(frame);
+      stop();
       removeEventListener("hashchange", follow);
       model.off("change", schedule);
       size.disconnect();
@@ -204,10 +197,6 @@ export function widget(name, build, { question, lead = "", lesson = [], answered
   }
   return { render };
 }
-
-/** Wait until the page has nothing else to do. */
-export const idle = () =>
-  new Promise((resolve) => (window.requestIdleCallback ?? setTimeout)(() => resolve())); // Safari has none
 
 /** An element: properties that start with "on" are listeners, the rest attributes. */
 export function h(tag, properties = {}, ...children) {

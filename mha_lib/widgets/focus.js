@@ -14,7 +14,7 @@ export function focusKeeper(root) {
   const around = [];
   for (let part = held.parentElement; part !== root; part = part.parentElement) around.push(part);
   return () => {
-    if (held.isConnected && !held.disabled && held.getClientRects().length) return;
+    if (held.isConnected && !held.disabled && held.checkVisibility()) return; // asks for no layout
     for (const part of [...around.filter((one) => root.contains(one)), root]) {
       const found = [...part.querySelectorAll(FOCUSABLE)].filter(canHold);
       const next = found.find((one) => one.tagName === held.tagName && one.textContent === held.textContent)

@@ -51,11 +51,11 @@ function sizesOf(ui) {
   return sizes;
 }
 
-/** What looks before a change at where the numbers are, and which of them then travel. */
-const noMoves = () => Object.assign([], { done: [] });
-
-/** One list of steps: its code, its verdict, and what it has made up to the step shown. */
-function way(ui, trait, title, followed, moves) {
+/**
+ * One list of steps: its code, its verdict, and what it has made up to the step shown.
+ * `look` sees where its numbers are, `draw` writes where they come to, `go` lets them travel.
+ */
+function way(ui, trait, title, followed) {
   const code = h("code", {});
   const verdict = h("p", { class: "mha-outcome" });
   const picture = h("div");
@@ -63,15 +63,15 @@ function way(ui, trait, title, followed, moves) {
   const node = h("div", { class: "mha-way", role: "group", "aria-label": title },
     h("div", { class: "mha-head" }, h("p", {}, code), verdict), body);
   let [known, shown, at] = ["", null, 0]; // shown: the state, and what was there before
-  let from = null;
+  let [from, moved] = [null, false];
   const statement = () => JSON.stringify([ui.get(trait), sizesOf(ui), Math.min(stepOf(ui), ui.get(trait).length - 1)]);
   /** The state that is reached: an error ends the steps. */
   const reached = (states) => Math.min(stepOf(ui), ui.get(trait).length - 1, states.length - 1);
   const stepsOnce = () => Math.abs(reached(run(ui.get(trait), sizesOf(ui))) - at) === 1; // else nothing travels
-  moves.push(() => {
+  const look = () => {
     from = shown && ui.get(trait).length && stepsOnce() && !motionReduced() ? whereabouts(body) : new Map();
-  });
-  ui.follow(() => {
+  };
+  const draw = () => {
     const [steps, sizes] = [ui.get(trait), sizesOf(ui)];
     node.hidden = steps.length === 0;
     if (!steps.length) return;
@@ -89,12 +89,16 @@ function way(ui, trait, title, followed, moves) {
       become(verdict, as("p", { class: "mha-outcome" }, as("b", { "data-mark": mark }, mark),
         ` ${short}${same ? ", as above" : ""}.${ended && "✓…".includes(mark) ? luck(steps, sizes) : ""}`));
       halt(body);
-      if (Math.abs(here - at) === 1) moves.done.push({ node: body, from });
+      moved = Math.abs(here - at) === 1;
       [known, shown, at] = [state, [states[here], states[here - 1]?.value], here];
     }
     become(picture, drawing(...shown, followed(), sizes));
-  });
-  return node;
+  };
+  const go = () => {
+    if (moved) travel(body, from);
+    moved = false;
+  };
+  return { node, look, draw, go };
 }
 
 /** How two ways are drawn: beside another one, and with many numbers, closer together. */
@@ -109,9 +113,11 @@ function tallestOf(ui, tries, ways) {
   const steps = range(Math.max(ui.first.steps.length, ui.first.beside.length)).map((at) => ({ at }));
   const high = [...steps, ...tries].map((state) => {
     const all = { ...ui.first, ...state };
-    const other = { ...ui, get: (trait) => all[trait] ?? ui.get(trait), follow: (follower) => follower() };
+    const other = { ...ui, get: (trait) => all[trait] ?? ui.get(trait) };
+    const two = ["steps", "beside"].map((trait) => way(other, trait, trait, () => all.element));
+    for (const { draw } of two) draw();
     const unseen = h("div", { class: "mha-ways mha-unseen", "aria-hidden": "true", style: `width: ${ways.clientWidth}px` },
-      ["steps", "beside"].map((trait) => way(other, trait, trait, () => all.element, noMoves())));
+      two.map(({ node }) => node));
     put(unseen, closeness(other));
     ways.after(unseen);
     const { offsetHeight } = unseen;
@@ -237,8 +243,7 @@ export default widget("Head layout", (ui) => {
   const cells = () => ui.get("batch") * ui.get("tokens") * ui.get("num_heads") * ui.get("head_dim");
   const followed = () => hovered ?? Math.min(ui.get("element"), cells() - 1);
   ui.follow(() => check(ui));
-  const moves = noMoves();
-  ui.follow(() => moves.forEach((look) => look())); // before anything is written: the page is laid out
+  const [above, below] = [["steps", "steps"], ["beside", "steps below them"]].map(([trait, title]) => way(ui, trait, title, followed));
   const cellAt = (event) => event.target.closest?.("[data-element]")?.dataset.element ?? null;
   const hover = (event) => {
     const cell = event.pointerType === "mouse" ? cellAt(event) : null;
@@ -342,9 +347,9 @@ export default widget("Head layout", (ui) => {
     const sizes = sizesOf(ui);
     const ends = two.map((steps) => run(steps, sizes).at(-1).value);
     if (!ends.every(Boolean)) return "";
-    const [above, below] = ends.map((value) =>
+    const [one, other] = ends.map((value) =>
       `${places(value, sizes).find(({ element }) => element === followed()).index}`);
-    return above === below ? "one place in both orders, so this number does not tell them apart"
+    return one === other ? "one place in both orders, so this number does not tell them apart"
       : "two places, and both are right. Each order needs its own way back";
   };
   /** Where the number belongs, and where the step that is shown has put it. */
@@ -357,7 +362,6 @@ export default widget("Head layout", (ui) => {
   };
   ui.follow(() => {
     const sizes = sizesOf(ui);
-    put(ways, closeness(ui));
     const { b, t, h: head, d, e } = origin(followed(), sizes);
     const whose = `${TOKENS[b][t]}${sizes.B > 1 ? ` of sequence ${b}` : ""}`;
     const [label, orders] = [labelOf(followed(), sizes), twoOrders()];
@@ -376,8 +380,17 @@ export default widget("Head layout", (ui) => {
       : wrong.length ? reached : "Press a number to follow it.";
     ui.lead(`One colour = one ${ui.get("colour")}. ${said.trim()}`);
   });
-  ways.append(way(ui, "steps", "steps", followed, moves), way(ui, "beside", "steps below them", followed, moves));
-  ui.draw(() => travel(moves.done.splice(0)));
+  ways.append(above.node, below.node);
+  for (const { look, draw, go } of [above, below]) { // each in a frame of its own
+    const its = ui.later();
+    its.follow(look); // before anything is written: the page is laid out
+    its.follow(() => {
+      put(ways, closeness(ui));
+      below.node.hidden ||= !ui.get("beside").length;
+    });
+    its.follow(draw);
+    its.follow(go);
+  }
   let measured = "";
   ui.draw(() => {
     const state = `${ui.width(ways)} ${ui.get("strides")}`;

@@ -8,17 +8,14 @@ const underway = new WeakMap(); // by the part of the page, what still moves the
  * Let each number travel from where it stood in memory, or in the tables. All places are
  * read before anything moves: each change between two readings would lay the page out anew.
  */
-export function travel(moves) {
+export function travel(node, from) {
   if (motionReduced() || document.hidden) return;
-  const found = moves.map(({ node, from }) => [from, whereabouts(node)]);
-  for (const [i, [from, to]] of found.entries()) {
-    for (const [key, { cell, x, y }] of to) {
-      const old = from.get(key);
-      if (!old || (Math.abs(old.x - x) < 1 && Math.abs(old.y - y) < 1)) continue;
-      const start = { transform: `translate(${old.x - x}px, ${old.y - y}px)`, zIndex: 2 };
-      underway.get(moves[i].node).push(
-        cell.animate([start, { transform: "none", zIndex: 2 }], { duration: TRAVEL, easing: "ease-in-out" }));
-    }
+  for (const [key, { cell, x, y }] of whereabouts(node)) {
+    const old = from.get(key);
+    if (!old || (Math.abs(old.x - x) < 1 && Math.abs(old.y - y) < 1)) continue;
+    const start = { transform: `translate(${old.x - x}px, ${old.y - y}px)`, zIndex: 2 };
+    underway.get(node).push(
+      cell.animate([start, { transform: "none", zIndex: 2 }], { duration: TRAVEL, easing: "ease-in-out" }));
   }
 }
 

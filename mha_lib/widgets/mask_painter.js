@@ -179,7 +179,7 @@ export default widget("Mask painter", (ui) => {
   // On a phone the rows of the weights are those of the mask: one height, labels once.
   const narrow = () => ui.width(ui.root) < NARROW;
   const unlabelled = ui.get("query_tokens").map(() => "");
-  const drawing = (cells, steer) => heatmap(ui, {
+  const drawing = (its, cells, steer) => heatmap(its, {
     ...steer,
     most: () => (narrow() && ui.width(weights) ? Math.min(CELL, Math.floor((ui.width(weights) - BORDERS) / S)) : CELL),
     tall: () => TALL[narrow() ? "narrow" : "wide"],
@@ -188,7 +188,7 @@ export default widget("Mask painter", (ui) => {
       hidden: (t, s) => !now.mask[t][s], cursor: place(), ...cells(),
     }),
   });
-  const map = drawing(() => ({
+  const map = drawing(ui, () => ({
     value: () => 0.75,
     text: () => "●",
     least: 12, // one sign has room where a number has none
@@ -200,7 +200,7 @@ export default widget("Mask painter", (ui) => {
   map.addEventListener("lostpointercapture", () => {
     pencil = null;
   });
-  const weights = drawing(() => ({
+  const weights = drawing(ui.later(), () => ({
     rows: narrow() ? unlabelled : ui.get("query_tokens"),
     value: (t, s) => now.weights[t][s],
     text: (t, s) => fixed(now.weights[t][s]),
@@ -257,7 +257,7 @@ export default widget("Mask painter", (ui) => {
     say(copied, taken ? "Copied." : "The code is selected; copy it with Ctrl+C or ⌘C.");
   });
   const fails = (form) => form.fails?.(now) ?? "";
-  ui.follow(() => {
+  ui.later().follow(() => {
     const form = FORMS[ui.get("framework")];
     need(form, `it knows no framework “${ui.get("framework")}”.`);
     const [[means], hides] = form.reads;

@@ -1,7 +1,8 @@
 // A language model that computes in the page: type, switch heads off, let it write on.
 import { fixed, need, range } from "./arithmetic.js";
 import { palette, shade } from "./canvas.js";
-import { button, h, idle, keepRoom, numbers, press, put, readout, say, widget } from "./common.js";
+import { button, h, keepRoom, numbers, press, put, readout, say, widget } from "./common.js";
+import { idle } from "./frames.js";
 import { heatmap } from "./heatmap.js";
 import { arcs } from "./model_lab_arcs.js";
 import { labelOf, makeLab, QUOTE, readable, spoken, STRANGE } from "./model_lab_views.js";

@@ -146,15 +146,15 @@ export default widget("Scale lab", (ui) => {
     });
     say(detail, `key ${s}: q·k = ${dot}; ${parts.join("; ")}`);
   });
-  const side = (kind) => {
+  const side = (kind, its) => {
     const title = h("p", { class: "mha-side" });
     const node = h("div", {}, title,
-      meter(ui, { name: () => sideOf(kind()), value: () => largest(kind()), even: () => 1 / known[1].length }),
-      bars(ui, {
+      meter(its, { name: () => sideOf(kind()), value: () => largest(kind()), even: () => 1 / known[1].length }),
+      bars(its, {
         now: () => one(kind()), name: () => sideOf(kind()), scores: () => DIVISORS[kind()].scores, reach: () => reach,
         press: (key) => { held = key; },
       }));
-    ui.follow(() => say(title, `${sideOf(kind())}: ${DIVISORS[kind()].scores}`));
+    its.follow(() => say(title, `${sideOf(kind())}: ${DIVISORS[kind()].scores}`));
     return node;
   };
   const meaning = h("p", { class: "mha-caption mha-meaning" });
@@ -165,8 +165,9 @@ export default widget("Scale lab", (ui) => {
     const found = chosen() === "none" ? `${spread("none")}.` : both(spread);
     say(spreads, `Spread of the scores, where √D is ${short(Math.sqrt(ui.get("D")))}: ${found}`);
   });
-  const right = side(chosen);
-  ui.follow(() => {
+  const [first, second] = [ui.later(), ui.later()];
+  const right = side(chosen, second);
+  second.follow(() => {
     right.hidden = chosen() === "none";
   });
 
@@ -180,7 +181,7 @@ export default widget("Scale lab", (ui) => {
         options: Object.entries(DIVISORS).map(([kind, { option }]) => [kind, option]),
       }),
       tauSlider),
-    meaning, h("div", { class: "mha-sides" }, side(() => "none"), right),
+    meaning, h("div", { class: "mha-sides" }, side(() => "none", first), right),
     line, spreads, detail,
     more("More: other queries, all D, tables",
       controls(

@@ -324,13 +324,15 @@ export default widget("Versions side by side", (ui) => {
     return h("div", { class: "mha-version" }, shape,
       h("pre", { tabindex: "0", role: "group", "aria-label": `code of the ${trait} style` }, code), wrong);
   };
+  const pictures = { left: ui.later(), right: ui.later() };
   let stacked;
-  ui.draw(() => { // before both are drawn: else in the old width, and then once more
+  pictures.left.follow(() => { // before both are drawn: else in the old width, and then once more
+    put(grids, { "data-stacked": pair().left.columns > ABREAST });
     if (stacked !== grids.dataset.stacked) for (const frame of grids.children) ui.width(frame, true);
     ({ stacked } = grids.dataset);
   });
   const grid = (trait) => {
-    return picture(ui, trait, () => {
+    return picture(pictures[trait], trait, () => {
       const [{ left: whole, largest }, { left, right, [trait]: step }, at] = [pair(), blocks(), cursor()];
       const differs = (k) => left.data[k] !== right.data[k] && !(Math.abs(left.data[k] - right.data[k]) <= EQUAL * largest);
       return { step, whole, at, largest, differs };
@@ -338,7 +340,6 @@ export default widget("Versions side by side", (ui) => {
   };
 
   const grids = h("div", { class: "mha-grids" }, grid("left"), grid("right"));
-  ui.follow(() => put(grids, { "data-stacked": pair().left.columns > ABREAST }));
 
   let [wasWrong, wasMended] = [false, false]; // what the reader has seen
   const { reset } = ui;

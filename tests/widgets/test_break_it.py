@@ -82,12 +82,14 @@ def test_every_mistake_can_be_chosen_and_says_what_check_says(live):
     said = opened.root_element.evaluate(
         """async (root) => {
         const list = root.querySelector("select"), found = {};
-        const frame = () => new Promise(r => requestAnimationFrame(
-            () => requestAnimationFrame(r)));
+        const drawn = async () => {
+            do await new Promise(requestAnimationFrame);
+            while (root.ariaBusy === "true");
+        };
         for (const { value } of [...list.options]) {
             list.value = value;
             list.dispatchEvent(new Event("change"));
-            await frame();
+            await drawn();
             found[value] = [root.querySelector(".mha-said").textContent,
                 [...root.querySelectorAll(".mha-line > b")].map(x => x.textContent),
                 [...root.querySelectorAll(".mha-shape")].map(x => x.textContent)];

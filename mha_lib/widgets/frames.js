@@ -1,0 +1,66 @@
+// When work is done: an act is answered in one frame, what takes long besides is drawn in
+// those after it, and what an act may ask for is made while the page is idle.
+
+/**
+ * `ask()` has `first()` done in the next frame, each of `rest()` in a frame of its own,
+ * then `done()`; what is asked for meanwhile comes after them. `now()` does all at once.
+ */
+export function inFrames(root, { first, rest, done }) {
+  let [frame, asked, due] = [0, false, []];
+  const step = () => {
+    if (due.length) due.shift()();
+    else {
+      asked = false;
+      first();
+      due = rest();
+    }
+    if (!due.length) done();
+    frame = asked || due.length ? requestAnimationFrame(step) : 0;
+    if (!frame && rest().length) root.removeAttribute("aria-busy");
+  };
+  return {
+    ask() {
+      asked = true;
+      frame ||= requestAnimationFrame(step);
+      if (rest().length) root.setAttribute("aria-busy", "true");
+    },
+    now() {
+      due = [];
+      first();
+      for (const part of rest()) part();
+      done();
+    },
+    stop: () => cancelAnimationFrame(frame),
+  };
+}
+
+/** Wait until the page has nothing else to do. */
+export const idle = () =>
+  new Promise((resolve) => (window.requestIdleCallback ?? setTimeout)(() => resolve())); // Safari has none
+
+/** Tasks that run once, each while the page is idle, after the pointer or the focus has come. */
+export function idleTasks(root, alive) {
+  let [tasks, near] = [[], false];
+  const go = async () => {
+    await idle();
+    while (tasks.length && root.isConnected && alive()) {
+      const task = tasks.shift();
+      try {
+        task();
+      } catch { /* the act that asks for it says why */ }
+      await idle();
+    }
+  };
+  const approached = () => {
+    if (!near) go();
+    near = true;
+  };
+  for (const type of ["pointerenter", "focusin"]) root.addEventListener(type, approached);
+  return {
+    add(...given) {
+      tasks.push(...given);
+      if (near) go();
+    },
+    clear: () => { tasks = []; },
+  };
+}
