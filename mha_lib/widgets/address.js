@@ -18,9 +18,10 @@ export function unpacked(text) {
 
 const kind = (x) => (Array.isArray(x) ? "array" : x === null ? "null" : typeof x);
 
-/** Of what an address holds, only traits of the lesson, each of its own kind. */
+/** Of what an address holds, only traits of the lesson, each of its own kind; null if none of it is. */
 export function acceptable(values, lesson) {
   if (kind(values) !== "object") return null;
+  if (!Object.keys(values).length) return values; // nothing was changed
   const known = Object.entries(values).filter(([trait, x]) =>
     Object.hasOwn(lesson, trait) && kind(x) === kind(lesson[trait]));
   return known.length ? Object.fromEntries(known) : null;

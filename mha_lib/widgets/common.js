@@ -159,11 +159,11 @@ export function widget(name, build, { question, lead = "", lesson = [], answered
         stale = false;
       },
     });
-    /** The state that the address holds, if it is of this widget and can be drawn. */
+    /** The state that the address holds, if it is of this widget and can be drawn; its place alone is the first. */
     const follow = () => {
       const [target, text] = location.hash.slice(1).split("=");
       if (!place || target !== place) return;
-      const values = acceptable(unpacked(text ?? ""), first);
+      const values = text === undefined ? {} : acceptable(unpacked(text), first);
       if (values) ui.setAll({ ...first, ...values });
       update();
       const drawn = !broken;

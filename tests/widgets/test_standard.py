@@ -312,6 +312,23 @@ def test_a_link_opens_what_was_sent_from_a_file_too(live, name):
     assert state(opened) == sent != first
 
 
+@pytest.mark.parametrize("name", ["layout", "painter"])
+def test_a_link_made_before_anything_was_changed_opens_the_lesson(live, name):
+    opened = live(LESSONS[name]())
+    first, said = state(opened), ".mha-top + .mha-lead + output"
+    opened.follow_link()
+    assert (state(opened), opened.text(said)) == (first, "")
+    place, _ = opened.page.url.rsplit("=")
+    opened.page.goto("about:blank")
+    opened.page.goto(place)  # as a page leads to a widget
+    opened.root_element.locator("button").first.wait_for()
+    assert (state(opened), opened.text(said)) == (first, "")
+    opened.page.goto("about:blank")
+    opened.page.goto(f"{place}=nonsense")
+    opened.root_element.locator("button").first.wait_for()
+    assert state(opened) == first and "does not hold a state" in opened.text(said)
+
+
 @of_each_widget
 def test_a_link_that_is_copied_moves_nothing_and_goes_with_its_state(live, name):
     opened = live(LESSONS[name]())
