@@ -54,17 +54,19 @@ export default widget("Break it", (ui) => {
 
   // --- what is changed: every change can be taken back ------------------------------------
   const STATE = ["mistakes", "opened", "step", "three", "patient", "sealed", "guess"];
+  const VIEW = ["b", "h", "row", "column"]; // no change of its own, but seen again
+  const values = (traits) => Object.fromEntries(traits.map((trait) => [trait, ui.get(trait)]));
   const past = [];
   let last = null;
   const undo = button("undo", () => {
     if (!past.length) return;
     last = past.pop();
-    ui.setAll({ ...fresh, ...last });
+    ui.setAll({ ...last.state, ...last.view });
   });
   ui.follow(() => {
-    const state = Object.fromEntries(STATE.map((trait) => [trait, ui.get(trait)]));
-    if (last && JSON.stringify(state) !== JSON.stringify(last)) past.push(last);
-    last = state;
+    const state = values(STATE);
+    if (last && JSON.stringify(state) !== JSON.stringify(last.state)) past.push(last);
+    last = { state, view: values(VIEW) };
     put(undo, { "aria-disabled": !past.length });
   });
   const visit = (date) => ui.setAll(visiting(date));
@@ -144,7 +146,7 @@ export default widget("Break it", (ui) => {
   const free = button("free play", () => ui.setAll({ // with the mistake that was found
     ...begin, mistakes: none.with(patient().at, patient().name) }));
   const leave = button("leave", () => ui.setAll({ // back to what was there before
-    ...ui.first, ...fresh, patient: "", ...past.findLast((state) => !state.patient), guess: "" }));
+    ...ui.first, ...fresh, patient: "", ...past.findLast(({ state }) => !state.patient)?.state, guess: "" }));
   const show = button("show me", () => ui.set("guess", patient() ? `${ui.get("patient")} ${SHOWN}` : SHOWN));
   const gone = h("span", { class: "mha-button mha-gone", "aria-hidden": "true" }, "show me"); // its place: a second tap meets nothing
   quiz.append(...answers);

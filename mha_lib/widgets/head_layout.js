@@ -231,8 +231,8 @@ function proposals(ui) {
 }
 
 const OUTCOMES = { // of two ways, by their marks: on the way, and at the end
-  "✓✗": ["Top: right, bottom: wrong.", "Top: correct. Bottom: ✗ marks numbers in a wrong place."],
-  "✓!": ["Top: right, bottom: refused.", "Top: correct. Bottom: torch refuses."],
+  "✓✗": ["Top: correct, bottom: wrong.", "Top: correct. Bottom: ✗ marks numbers in a wrong place."],
+  "✓!": ["Top: correct, bottom: refused.", "Top: correct. Bottom: torch refuses."],
   "✓✓": ["", "Both are right at these sizes."],
 };
 const ABOVE = { steps: "above", beside: "below" };

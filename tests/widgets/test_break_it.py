@@ -55,6 +55,14 @@ def choose(opened, name: str):
     opened.root_element.locator("select").first.select_option(name)
 
 
+def state_seen(opened) -> str:
+    """All that is written, and the maps."""
+    maps = opened.root_element.locator("canvas").evaluate_all(
+        "all => all.map(x => x.toDataURL()).join()"
+    )
+    return opened.root_element.inner_text() + maps
+
+
 def code(opened) -> str:
     return "\n".join(opened.root_element.locator("code").all_inner_texts())
 
@@ -353,6 +361,16 @@ def test_undo_and_reset(live):
     tile(opened, "Einsum").click()
     opened.button("reset").click()
     assert (code(opened), opened.text(SAID)) == before
+
+
+def test_undo_shows_the_map_that_was_seen(live):
+    opened = live(BreakIt(sealed=True))
+    opened.button("silent").click()
+    opened.control("three inputs").check()
+    before = state_seen(opened)
+    opened.button("daily").click()
+    opened.button("undo").click()
+    assert state_seen(opened) == before
 
 
 def test_a_link_holds_the_state(live):

@@ -827,7 +827,7 @@ def test_who_follows_a_number_is_told_to_go_on(live):
     opened.button("follow b3 step by step").click()
     for _ in range(2):
         lead = opened.text(".mha-lead")
-        assert "One colour = one head. Top: right, bottom: wrong." in lead
+        assert "One colour = one head. Top: correct, bottom: wrong." in lead
         assert "Press “next step” and watch b3." in lead
         assert framed.all_inner_texts() == ["next step"]
         opened.button("next step").click()
