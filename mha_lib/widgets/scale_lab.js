@@ -17,6 +17,12 @@ const DIVISORS = {
     option: "τ: your own number", mark: "÷ τ", scores: "q·k / τ", by: (D, tau) => tau, dash: "9 3 2 3",
   },
 };
+const LEADS = { // what to do next
+  none: "Choose a divisor: it gets a side of its own, beside this one.",
+  sqrt: "Move D: on which side does the largest weight stay about the same?",
+  D: "Move D: does dividing by D keep the largest weight about the same?",
+  temperature: "Move D: does one number keep the largest weight about the same?",
+};
 const FIXED = ["none", "sqrt", "D"];
 const sideOf = (kind) => (kind === "none" ? "undivided" : "divided");
 const AVERAGES = { mean, median };
@@ -74,6 +80,7 @@ export default widget("Scale lab", (ui) => {
   const shown = () => [...FIXED, ...(ui.get("divisor") === "temperature" ? ["temperature"] : [])];
   const place = () => sizes.indexOf(ui.get("D"));
   const chosen = () => ui.get("divisor");
+  ui.follow(() => ui.lead(LEADS[chosen()]));
   const one = (kind) => curves[kind][place()];
   const now = () => one(chosen());
   const average = (row) => AVERAGES[ui.get("average")](row);
@@ -216,7 +223,6 @@ export default widget("Scale lab", (ui) => {
   );
 }, {
   question: "Why divide by √D?",
-  lead: "Move D: on which side does the largest weight stay about the same?",
   lesson: ["D", "divisor", "temperature", "query", "key", "average"],
 });
 

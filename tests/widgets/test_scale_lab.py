@@ -717,3 +717,13 @@ def test_numbers_at_the_bars_are_read_and_apart(live, viewport, _):
         assert len(found) == 4
         assert [over for _, over in found] == [[]] * 4
         assert min(size for size, _ in found) >= 11
+
+
+def test_it_says_what_to_try_with_each_divisor(live):
+    opened = live(lab())
+    said = {}
+    for option in ("√D", "1: no division", "D", "τ: your own number"):
+        opened.control("divide by").select_option(option)
+        said[option[0]] = opened.text(".mha-lead")
+    assert "which side" in said["√"] and "Choose a divisor" in said["1"]
+    assert "dividing by D" in said["D"] and "one number" in said["τ"]
