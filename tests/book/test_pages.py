@@ -72,6 +72,8 @@ def test_internal_links_lead_somewhere(page):
             continue
         target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
         assert target.exists(), link
+        if parts.fragment.startswith("mha-"):  # a widget's place, made in the browser
+            continue  # test_lecture.py follows it
         if parts.fragment and target.suffix == ".html":
             assert unquote(parts.fragment) in places(target), link
 
