@@ -6,6 +6,8 @@ from collections import Counter
 import pytest
 
 from mha_lib.check import registered
+from mha_lib.grade import sandbox
+from tests import nursery
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest leaves out what is exhaustive
@@ -25,6 +27,16 @@ def pytest_collection_modifyitems(items):
 def tasks_as_they_were():
     """What a file registers, with each assignment it reads, is forgotten after it."""
     with registered():
+        yield
+
+
+@pytest.fixture(scope="session")
+def forked_sandboxes():
+    """Warm processes that fork from one: all but the first cost next to nothing."""
+    if not hasattr(os, "pidfd_open"):  # it is Linux's
+        yield
+        return
+    with nursery.forked_sandboxes(sandbox):
         yield
 
 

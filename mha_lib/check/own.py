@@ -249,7 +249,8 @@ def _conclude(
     holds["inputs_unchanged"] = not changed
     if changed:
         found.unmet.append(Fact("inputs-changed", {"inputs": changed}))
-    cases = [*zip(probes, outcomes, map(_output, beside.run(reference, probes)))]
+    right = [_output(_answer(reference, probe)) for probe in probes]
+    cases = [*zip(probes, outcomes, right)]
     for probe, theirs, right in cases:
         yours = _output(theirs)
         coarse = yours is not None and _coarser(probe, yours, right)

@@ -9,6 +9,11 @@ from mha_lib.grade.sandbox import Sandbox
 from tests.grade.course import LIMITS, SUBMISSIONS, TOP
 
 
+@pytest.fixture(scope="session", autouse=True)
+def nursery(forked_sandboxes):
+    """Every test here that wants a sandbox gets a fork."""
+
+
 @pytest.fixture(scope="session")
 def top(tmp_path_factory):
     """One folder for all tests: a process stays warm as long as it hides the same."""

@@ -11,6 +11,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from mha_lib.grade import sandbox
 from mha_lib.grade.assignments import parse
 from mha_lib.grade.run import Run
 from tests.grade.attacks.table import MERGE
@@ -40,6 +41,12 @@ POINTS = dict(zip(SUBMISSIONS, (5, 5, 2, 2, 3, 0, 0)))
 # Wide: no test waits for them, and none fails where the machine is busy.
 LIMITS = {"seconds": 40.0, "wall": 300.0, "cpu": 120, "memory": 1 << 29}
 
+
+# A warm process that has torch, and nothing else that is imported ahead.
+BARE = sandbox.START.replace(
+    "from inside.warm",
+    "import inside.warm as w; w.imports = lambda: None; from inside.warm",
+)
 
 TOP = "grading"  # begins the name of the folder in which all tests grade
 

@@ -6,13 +6,14 @@ import signal
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
 
 from mha_lib.grade import engines, run, sandbox
 from tests.grade.attacks.table import MERGE
-from tests.grade.course import SPLIT, linux, new_run, rows_of, table
+from tests.grade.course import BARE, SPLIT, linux, new_run, rows_of, table
 
 
 def test_two_processes_do_what_one_does():
@@ -45,6 +46,7 @@ def noted(notes: Path, settings: str, item: tuple) -> tuple:
     name, _ = item
     with (notes / "begun").open("a") as file:
         file.write(f"{name} {os.getpid()}\n")
+    sandbox.START = BARE
     if name == "05.py" and not (notes / "killed").exists():
         (notes / "killed").touch()
 
@@ -58,11 +60,28 @@ def noted(notes: Path, settings: str, item: tuple) -> tuple:
     return GRADE(settings, item)
 
 
-@linux
-def test_a_machine_that_dies_while_it_grades_costs_nobody_a_mark(place, monkeypatch):
-    """Of a scheduler that runs already; test_course.py has one that a run starts."""
-    from distributed import LocalCluster
+@pytest.fixture
+def cluster(monkeypatch):
+    """Two workers, forked: what they import is imported once."""
+    from dask import config
+    from distributed import LocalCluster, utils
 
+    known = "_forkserver_preload_set"  # so that it asks for no other packages
+    monkeypatch.setattr(utils, known, True, raising=False)
+    preload = ["distributed", "mha_lib.grade.run"]
+    get_context("forkserver").set_forkserver_preload(preload)
+    machines = {"n_workers": 2, "threads_per_worker": 1}
+    machines |= {"dashboard_address": "127.0.0.1:0"}
+    forks = {"distributed.worker.multiprocessing-method": "forkserver"}
+    with config.set(forks), LocalCluster(**machines) as made:
+        yield made
+
+
+@linux
+def test_a_machine_that_dies_while_it_grades_costs_nobody_a_mark(
+    place, monkeypatch, cluster
+):
+    """Of a scheduler that runs already; test_course.py has one that a run starts."""
     folder = place / "in"
     folder.mkdir()
     names = [f"{number:02}.py" for number in range(10)]
@@ -71,11 +90,8 @@ def test_a_machine_that_dies_while_it_grades_costs_nobody_a_mark(place, monkeypa
     here, there = place / "here.csv", place / "there.csv"
     new_run(folder, output=here)()
     monkeypatch.setattr(run, "_grade", partial(noted, place))
-    machines = {"n_workers": 2, "threads_per_worker": 1}
-    machines |= {"dashboard_address": "127.0.0.1:0"}
-    with LocalCluster(**machines) as cluster:
-        address = cluster.scheduler_address
-        new_run(folder, output=there, engine="dask", address=address)()
+    address = cluster.scheduler_address
+    new_run(folder, output=there, engine="dask", address=address)()
 
     begun = [line.split() for line in (place / "begun").read_text().splitlines()]
     (one, other) = [pid for name, pid in begun if name == "05.py"]

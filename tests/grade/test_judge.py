@@ -310,7 +310,7 @@ NUMBERS += [(float("inf"), None, 4), (float("nan"), float("-inf"), 0)]
 def test_no_numbers_make_the_judge_search_without_end(
     plain, masked, points, monkeypatch
 ):
-    monkeypatch.setattr(judge, "JUDGING", 1.0)
+    monkeypatch.setattr(judge, "JUDGING", 0.3)
     judging, outcomes = layer_with(plain, masked)
     start = time.process_time()
     part = judging._question(judging.assignment.questions[0], outcomes)

@@ -15,7 +15,7 @@ import pytest
 from mha_lib.check import beside
 from mha_lib.grade import sandbox
 from mha_lib.grade.inside import kernel, limits, packages, spaces
-from tests.grade.course import linux
+from tests.grade.course import BARE, linux
 
 INSIDE = Path(limits.__file__).parent
 WITHOUT = """
@@ -66,10 +66,7 @@ def test_what_a_system_lacks_is_said(names, root, on_linux, missing):
 
 @pytest.fixture
 def bare(monkeypatch):
-    """A warm process has torch, and nothing else that is imported ahead."""
-    without = "import inside.warm as w; w.imports = lambda: None; from inside.warm"
-    start = sandbox.START.replace("from inside.warm", without)
-    monkeypatch.setattr(sandbox, "START", start)
+    monkeypatch.setattr(sandbox, "START", BARE)
 
 
 @linux
@@ -145,7 +142,7 @@ def test_a_look_ahead_sees_what_the_warm_process_lacks(trusting, monkeypatch):
 
 
 @linux
-def test_processor_time_that_ran_out_is_not_called_memory(bare):
+def test_processor_time_that_ran_out_is_not_called_memory():
     """A child that blocks the first signal is ended by the second one."""
     block = b"import signal\nsignal.pthread_sigmask(0, set(signal.Signals))\n"
     loop = b"signal.setitimer(2, 0)\nwhile True: pass"  # no limit of its cell
@@ -244,7 +241,7 @@ def test_a_child_collects_its_garbage_and_not_what_it_shares(warm):
 
 
 @pytest.fixture
-def of_an_ordinary_user(monkeypatch, bare):
+def of_an_ordinary_user(monkeypatch):
     start = sandbox.START.replace("from inside.warm", ORDINARY)
     monkeypatch.setattr(sandbox, "START", start)
     with sandbox.Sandbox(unsafe=True) as started:
@@ -428,7 +425,7 @@ def test_the_finder_knows_what_is_allowed():
 
 
 @linux
-def test_an_instructor_may_allow_other_packages(trusting, bare):
+def test_an_instructor_may_allow_other_packages(trusting):
     source = b"import pytest"
     (note,) = trusting.run(source, "py", [QUESTION]).messages[1]["notes"]
     assert "No module named 'pytest'" in note

@@ -65,6 +65,15 @@ for thing in (F.multi_head_attention_forward, torch.nn.MultiheadAttention.forwar
     except (OSError, TypeError, IndentationError): pass
 raise RuntimeError(f"found {found} in the end")
 """
+PACKAGES = """
+found = []
+for name in ("transformers", "x_transformers", "keras", "jax", "flax", "torchvision",
+             "onnxruntime", "tensorflow", "xformers", "einx"):
+    try:
+        found.append(__import__(name))
+    except (PermissionError, ModuleNotFoundError): pass
+raise RuntimeError(f"found {found} in the end")
+"""
 
 
 def by(body: str, words: str = "not available", before: str = "") -> Attack:
@@ -176,15 +185,10 @@ return m._forward_impl(q[:, 0], k[:, 0], v[:, 0])[0][:, None]
     "code that is left": by(CODE, "found [] in the end"),
     "torch's source, executed": by(SOURCE, "found [] in the end"),
     # --- other packages
-    **{
-        f"another package, {name}": by(
-            f"import {name}\nreturn q", "PermissionError|No module named"
-        )
-        for name in (
-            *("onnx.reference", "transformers", "x_transformers", "keras", "jax"),
-            *("flax", "torchvision", "onnxruntime", "tensorflow", "xformers", "einx"),
-        )
-    },
+    "another package, onnx.reference": by(
+        "import onnx.reference\nreturn q", "PermissionError|No module named"
+    ),
+    "other packages": by(PACKAGES, "found [] in the end"),
     "another package, said in Python's words": anywhere(
         "import transformers", "No module named 'transformers'"
     ),
