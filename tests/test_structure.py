@@ -140,10 +140,19 @@ def code(path: Path) -> str:
     return re.sub(r"(?m)^(\s*)[%!].*$", r"\1pass", "\n".join(cells))
 
 
+def statements(tree: ast.AST) -> Iterator[ast.AST]:
+    """All of a tree; no expression holds one, so none is walked through."""
+    todo = [tree]
+    while todo:
+        yield (node := todo.pop())
+        for part in ("body", "orelse", "finalbody", "handlers", "cases"):
+            todo += getattr(node, part, [])
+
+
 def imports(path: Path) -> Iterator[str]:
     """What a file imports of ours; `from a import b` is a.b if that is a module."""
     package = path.relative_to(ROOT).parent.parts
-    for node in ast.walk(ast.parse(code(path))):
+    for node in statements(ast.parse(code(path))):
         if isinstance(node, ast.Import):
             yield from {alias.name for alias in node.names} & modules()
         elif isinstance(node, ast.ImportFrom):
