@@ -8,9 +8,7 @@ explanations win.
 """
 
 import math
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, product
@@ -19,20 +17,15 @@ import torch
 from torch import Tensor
 
 from mha_lib.check.catalogue import stages_for
-from mha_lib.check.equal import TOLERANCE, matches
+from mha_lib.check.equal import matches
 from mha_lib.check.reference import (
-    DEFAULT,
     LAYERS,
     POLICIES,
     Problem,
     Route,
-    Stage,
-    Undefined,
-    chosen,
     compute,
-    context_of,
-    front,
 )
+from mha_lib.check.screen import screen
 
 __all__ = [
     "Case",
@@ -47,7 +40,6 @@ __all__ = [
 
 MOST = 6  # mistakes at once
 MASKS = 3  # of them, what masks may add
-PEEK = 4  # numbers of a token that a screening looks at
 PREFIX = ("inputs", "project", "bias", "split")
 MASKING = ("mask", "causal", "padding", "combine", "polarity", "fill")
 
@@ -222,7 +214,8 @@ def _unmasked(stages: dict, cases: list[Case], tier: int, most: int) -> list[Rou
     # Nothing may be added to a prefix that is as long as an explanation may be.
     screened = {x: [x] for x in prefixes if len(names(x)) >= most}
     left = [prefix for prefix in prefixes if prefix not in screened]
-    screened |= _screen(stages, answered[0], left)
+    first = answered[0]
+    screened |= screen(stages, first.problem, first.output, left)
     for prefix in prefixes:
         for route in screened.get(prefix, ()):
             for layout in stages.get("layout", [None]):
@@ -232,131 +225,6 @@ def _unmasked(stages: dict, cases: list[Case], tier: int, most: int) -> list[Rou
                 ):
                     found.append(whole)
     return sorted(found, key=lambda route: len(names(route)))
-
-
-def _screen(stages: dict, case: Case, prefixes: list[Route]) -> dict[Route, list]:
-    """Everything after each prefix at once, compared at a few numbers of one token.
-
-    Many prefixes have the same queries and keys, and so share all weights.
-    """
-    p = case.problem
-    p.policy = "nan"
-    alike: dict[tuple, list] = defaultdict(list)
-    for prefix in prefixes:
-        with suppress(Undefined, RuntimeError, IndexError):
-            q, k, v, query = front(p, prefix)
-            if query is None or _may_be_of(case.output, query):
-                do = chosen(prefix)
-                numbers = ((x.shape, x.numpy().tobytes()) for x in (q, k))
-                same = *numbers, v.shape, do["split"].undo, do["inputs"]
-                alike[same].append((prefix, q, k, v, query))
-    found: dict[Route, list] = defaultdict(list)
-    for group in alike.values():
-        with suppress(Undefined, RuntimeError, IndexError):
-            for prefix, route in _screen_alike(stages, case, group):
-                found[prefix].append(prefix + route)
-    return found
-
-
-def _screen_alike(
-    stages: dict, case: Case, group: list[tuple]
-) -> Iterator[tuple[Route, Route]]:
-    """Of prefixes that differ in their values alone: each, and what may follow it."""
-    p, target = case.problem, case.output
-    prefix, q, k, _, query = group[0]
-    # Half the work in float32; who passes is judged in float64.
-    values = torch.stack([v for *_, v, _ in group]).float()
-    pick, contexts = _contexts(stages, p, q.float(), k.float(), values, prefix)
-    tolerance = 3 * max(TOLERANCE.get(target.dtype, 0.0), TOLERANCE[torch.float32])
-    sizes = target.double().abs()
-    # One huge number would let everything pass.
-    size = min(sizes.square().mean().sqrt(), 30 * sizes.median())
-    target, tolerance = target.float(), tolerance * size
-    if query is None:
-        if contexts.shape[2:] == target.shape:
-            gap = (contexts - target).flatten(2).abs().amax(-1)
-            for one, n in (gap <= tolerance).nonzero().tolist():
-                yield group[one][0], pick(n)
-        return
-    tails = list(product(stages["out"], stages["merge"]))
-    rows, rest = _tail(stages, p, contexts[0, :1].shape, query, prefix)
-    wanted = target[0, 0, :PEEK] - rest
-    outputs = contexts.flatten(2) @ rows
-    gap = (outputs.unflatten(2, (len(tails), -1)) - wanted).abs().amax(-1)
-    for one, n, tail in (gap <= tolerance).nonzero().tolist():
-        yield group[one][0], pick(n) + _replaced(*reversed(tails[tail]))
-
-
-def _may_be_of(output: Tensor, query: Tensor) -> bool:
-    """Whether the shapes agree, in either order: batch or sequence first."""
-    return output.dim() == 3 and output.shape in (
-        query.shape,
-        query.transpose(0, 1).shape,
-    )
-
-
-def _tokens(stages: dict, p: Problem, context: Tensor, query: Tensor) -> Tensor:
-    """The first numbers of the output's first token, for each way out: (ways, PEEK)."""
-    tokens = []
-    for stage in stages["merge"]:
-        merged = stage.do(context).reshape(*query.shape[:2], -1)[0, 0]
-        tokens.append(torch.cat([merged] * (p.E // len(merged))))
-    merged = torch.stack(tokens)  # (merges, E)
-    outputs = [stage.do(p, merged, query[0, 0])[..., :PEEK] for stage in stages["out"]]
-    return torch.stack(outputs).flatten(0, 1)
-
-
-def _tail(
-    stages: dict, p: Problem, shape: torch.Size, query: Tensor, prefix: Route
-) -> tuple[Tensor, Tensor]:
-    """`_tokens` as a matrix and what it adds, which few prefixes change."""
-    key = shape, query.shape
-    if key not in p.tails:
-        x = torch.zeros(shape, dtype=query.dtype, requires_grad=True)
-        numbers = _tokens(stages, p, x, query).flatten()
-        each = torch.eye(len(numbers), dtype=numbers.dtype)
-        (rows,) = torch.autograd.grad(numbers, x, each, is_grads_batched=True)
-        p.tails[key] = rows.flatten(1).mT.contiguous().float()
-    own = *key, chosen(prefix)["inputs"]
-    if own not in p.tails:
-        nothing = torch.zeros(shape, dtype=query.dtype)
-        p.tails[own] = _tokens(stages, p, nothing, query).float()
-    return p.tails[key], p.tails[own]
-
-
-def _contexts(stages, p, q, k, values, prefix) -> tuple[Callable[[int], Route], Tensor]:
-    """All contexts, (values, N, B, H, T, D), and what made the n-th of them."""
-    scores, scales, factors = [], [], []
-    for stage in stages["scores"]:
-        with suppress(IndexError):
-            scores.append((stage, stage.do(p, q, k)))
-    for stage in stages["scale"]:
-        with suppress(IndexError):
-            factors.append(stage.do(p, q.shape[-1]))
-            scales.append(stage)
-    before, after = torch.tensor(factors, dtype=q.dtype).T.unflatten(
-        1, (-1, 1, 1, 1, 1)
-    )
-    scaled = torch.stack([x for _, x in scores])[:, None] * before
-    contexts, last = [], []
-    for softmax in stages["softmax"]:
-        weights = softmax.do(scaled) * after
-        for mix in stages["mix"]:
-            with suppress(IndexError):
-                mixed = context_of(p, weights, values[:, None, None], (*prefix, mix))
-                contexts.append(mixed.flatten(1, 2))
-                last.append((softmax, mix))
-
-    def pick(n: int) -> Route:
-        n, scale = divmod(n, len(scales))
-        n, score = divmod(n, len(scores))
-        return _replaced(scores[score][0], scales[scale], *last[n])
-
-    return pick, torch.cat(contexts, 1)
-
-
-def _replaced(*stages: Stage) -> Route:
-    return tuple(stage for stage in stages if stage is not DEFAULT[stage.stage])
 
 
 # --- with masks ---------------------------------------------------------------------

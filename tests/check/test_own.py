@@ -332,17 +332,3 @@ def test_an_author_says_what_a_wrong_answer_is_in_words():
         other = check(lambda n: torch.ones(n), "own.said")
     assert "You found 9; right: 3." in str(wrong)
     assert "has the shape (3,); (3, 3) is right" in str(other)
-
-
-def test_the_right_answers_are_computed_once_for_a_class():
-    calls = []
-
-    def counted(n):
-        calls.append(n)
-        return square(n)
-
-    with registered(own_task("own.counted", counted, draw_square)):
-        check(square, "own.counted")
-        first = len(calls)
-        assert not check(lambda n: torch.ones(n, n), "own.counted")
-    assert len(calls) == first

@@ -67,6 +67,7 @@ def products_of_bfloat16(monkeypatch):
 
 
 @pytest.mark.long
+@pytest.mark.sweep(3)  # each tile and each of the four others is among them
 @pytest.mark.parametrize("average", [False, True], ids=["each", "mean"])
 @pytest.mark.parametrize("biased", [False, True], ids=["plain", "biased"])
 def test_same_results_and_gradients_as_the_formula(tile, calls, average, biased):

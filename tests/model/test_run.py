@@ -4,14 +4,18 @@ import json
 import math
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from dataclasses import replace
+from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import save
+from torch import distributed
 
 from mha_lib.model import ATTENTIONS, LanguageModel, Plan, __main__, generate, train
 from mha_lib.model.__main__ import main
@@ -394,19 +398,12 @@ SMALL = ["--context", "13", "--embed-dim", "12", "--num-heads", "3", "--num-laye
 SMALL += ["2", "--batch", "6", "--steps", "4", "--every", "2", "--pairs", "0"]
 
 
-def command(*words, launcher=("-m",)):
-    call = [sys.executable, *launcher, "mha_lib.model", *map(str, words)]
-    return subprocess.run(call, capture_output=True, text=True, timeout=300)
-
-
 def test_the_command_trains_writes_and_shows(tmp_path, capsys):
     text, out = tmp_path / "text.txt", tmp_path / "run"
     text.write_text(TEXT, "utf-8")
-    trained = command(
-        "train", "--text", text, "--style", "einsum", "--out", out, *SMALL
-    )
-    assert trained.returncode == 0, trained.stderr
-    assert trained.stdout.startswith("step 0: validation 2.") and not trained.stderr
+    main(["train", "--text", str(text), "--style", "einsum", "--out", str(out), *SMALL])
+    said, complained = capsys.readouterr()
+    assert said.startswith("step 0: validation 2.") and not complained
     main(["sample", str(out), "--prompt", "ada saw", "--new", "9"])
     written = capsys.readouterr().out
     assert written.startswith("ada saw") and len(written) == 7 + 9 + 1
@@ -518,13 +515,14 @@ def test_a_file_of_zeros_is_no_text(tmp_path):
         read_text(tmp_path / "zeros")
 
 
-def test_what_nobody_reads_on_ends_in_peace(trained):
+def test_what_nobody_reads_on_ends_in_peace(trained, monkeypatch, capsys):
     read, write = os.pipe()
     os.close(read)
-    call = [sys.executable, "-m", "mha_lib.model", "sample", trained, "--new", "9"]
-    unread = subprocess.run(call, stdout=write, stderr=subprocess.PIPE, text=True)
-    os.close(write)
-    assert (unread.returncode, unread.stderr) == (141, "")
+    with open(write, "w") as unread:  # closed as at the end of a process: no error
+        monkeypatch.setattr(sys, "stdout", unread)
+        with pytest.raises(SystemExit) as ended:
+            main(["sample", str(trained), "--new", "9"])
+    assert (ended.value.code, capsys.readouterr().err) == (141, "")
 
 
 @pytest.mark.parametrize("command, said", [("train", "goes on"), ("sample", "Stopped")])
@@ -555,15 +553,55 @@ def test_a_temperature_that_float32_does_not_know_is_0(trained):
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_processes_share_a_batch(device, tmp_path, capsys):
-    text = tmp_path / "text.txt"
-    text.write_text(TEXT, "utf-8")
-    common = ["train", "--text", text, "--dropout", 0, "--device", device, *SMALL]
-    main([*map(str, common), "--out", str(tmp_path / "alone")])
+def test_processes_share_a_batch(device, tmp_path, capsys, monkeypatch):
+    """Two as torchrun starts them, but one of them is this process."""
+    common = shared_run(tmp_path, device)
+    main([*common, "--out", str(tmp_path / "alone")])
     alone = capsys.readouterr().out
     processes = 2 if device == "cpu" else min(2, torch.cuda.device_count())
-    launcher = ["-m", "torch.distributed.run", "--standalone"]
-    launcher += ["--nproc-per-node", str(processes), "-m"]
-    team = command(*common, "--out", tmp_path / "team", launcher=launcher)
+    with socket.create_server(("localhost", 0)) as free:
+        port = free.getsockname()[1]
+    place = {"MASTER_ADDR": "localhost", "MASTER_PORT": str(port)}
+    place |= {"WORLD_SIZE": str(processes), "RANK": "0", "LOCAL_RANK": "0"}
+    for name, value in place.items():
+        monkeypatch.setenv(name, value)
+    patience = partial(distributed.init_process_group, timeout=timedelta(minutes=2))
+    monkeypatch.setattr(distributed, "init_process_group", patience)
+    words = [*common, "--out", str(tmp_path / "team")]
+    call = [sys.executable, "-m", "mha_lib.model", *words]
+    others = [
+        subprocess.Popen(
+            call,
+            env={**os.environ, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in range(1, processes)
+    ]
+    main(words)
+    assert all(other.communicate(timeout=300)[0] == "" for other in others)
+    assert all(other.returncode == 0 for other in others)
+    assert alone == capsys.readouterr().out  # three digits: sums have another order
+
+
+@pytest.mark.exhaustive  # what torchrun itself adds; it costs three more processes
+@pytest.mark.parametrize("device", DEVICES)
+def test_torchrun_starts_what_shares_a_batch(device, tmp_path, capsys):
+    common = shared_run(tmp_path, device)
+    main([*common, "--out", str(tmp_path / "alone")])
+    processes = 2 if device == "cpu" else min(2, torch.cuda.device_count())
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
+    call = [sys.executable, *launcher, str(processes), "-m", "mha_lib.model", *common]
+    call += ["--out", str(tmp_path / "team")]
+    team = subprocess.run(call, capture_output=True, text=True, timeout=300)
     assert team.returncode == 0, team.stderr
-    assert alone == team.stdout  # three digits: the sums have another order
+    assert team.stdout == capsys.readouterr().out
+
+
+def shared_run(folder, device):
+    """The words of a run without chance, but where it lies."""
+    text = folder / "text.txt"
+    text.write_text(TEXT, "utf-8")
+    options = ["--text", str(text), "--dropout", "0", "--device", device]
+    return ["train", *options, *SMALL]

@@ -76,9 +76,10 @@ class Slot:
 
 def slot_of(module: nn.Module, path: str) -> Slot:
     """The weight of a layer, or a bare matrix."""
-    if path in dict(module.named_parameters()):
-        owner, _, name = path.rpartition(".")
-        return Slot(module.get_submodule(owner), name, path)
+    above, _, name = path.rpartition(".")
+    owner = module.get_submodule(above)
+    if name in owner._parameters:
+        return Slot(owner, name, path)
     return Slot(module.get_submodule(path), "weight", path)
 
 

@@ -25,14 +25,14 @@ MEANT = {  # what an argument is for, by its name
         "num_heads": HEAD_COUNT,
     }.items()
 }
-ROLES = [  # what a constructor's parameter is, by its name
+ROLES = (  # what a constructor's parameter is, by its name
     ("dropout", r".*drop.*"),
     ("bias", r".*bias.*"),
     ("H", HEAD_COUNT),
     ("D", r"d_?[kv]|.*head.*"),
     ("length", r".*(context|block_?size|max|len).*"),
     ("E", r"[de]|.*(dim|model|emb|hidden|width|size|_in|_out).*"),
-]
+)
 
 
 def makes_layers(submission: object) -> bool:
@@ -129,7 +129,7 @@ def _width(module: nn.Module, candidates: list[str]) -> int:
 def construct(cls: Callable, probe: dict) -> object:
     """The class with the sizes of the probe, by name and by place."""
     layer = probe["call"] in LAYERS
-    roles = roles_of(cls) if layer else _by_name(cls, [("D", r"d.*|.*(dim|size)")])
+    roles = roles_of(cls) if layer else _by_name(cls, (("D", r"d.*|.*(dim|size)"),))
     parameters, needed = _parameters(cls), _needed(cls)
     for name in needed:
         if name not in roles:
@@ -188,18 +188,36 @@ def roles_of(cls: Callable) -> dict[str, str]:
     return roles
 
 
-def _by_name(cls: Callable, patterns: list[tuple[str, str]]) -> dict[str, str]:
-    """The role that each name tells, the first that fits."""
+def _by_name(cls: Callable, patterns: tuple[tuple[str, str], ...]) -> dict[str, str]:
+    """The role that each name tells."""
     found = {
-        name: next((r for r, p in patterns if re.fullmatch(p, name, re.I)), "")
+        name: _role(name, patterns)
         for name, x in _parameters(cls).items()
         if x.kind not in (x.VAR_POSITIONAL, x.VAR_KEYWORD)
     }
     return {name: role for name, role in found.items() if role}
 
 
+@functools.lru_cache(maxsize=64)  # each probe asks the same
+def _role(name: str, patterns: tuple[tuple[str, str], ...]) -> str:
+    """The first that fits; "" if none does."""
+    return next((r for r, p in patterns if re.fullmatch(p, name, re.I)), "")
+
+
+def signature_of(f: Callable) -> inspect.Signature:
+    """Of a class it is asked for by each probe, and found out once."""
+    if type(f) is type and type(f.__init__) is FunctionType:
+        return _of_class(f, f.__init__, f.__new__)
+    return inspect.signature(f)
+
+
+@functools.lru_cache(maxsize=1)  # of the last one alone, as for `_named`
+def _of_class(cls: type, *_: Callable) -> inspect.Signature:
+    return inspect.signature(cls)
+
+
 def _parameters(f: Callable) -> dict[str, inspect.Parameter]:
-    return dict(inspect.signature(f).parameters)
+    return dict(signature_of(f).parameters)
 
 
 def _needed(f: Callable) -> list[str]:
@@ -219,7 +237,7 @@ def _made(cls: Callable, arguments: dict) -> object:
     try:
         if not arguments:
             return cls()
-        call = inspect.signature(cls).bind_partial()
+        call = signature_of(cls).bind_partial()
         call.arguments |= arguments
         return cls(*call.args, **call.kwargs)
     except (Exception, SystemExit) as error:

@@ -1,6 +1,5 @@
 """Call a submission with every probe; it is given back as it was."""
 
-import inspect
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -13,7 +12,15 @@ from torch import Tensor, nn
 from .driven import driven
 from .find import one_for_all, places_of
 from .load import ORDERS, holders_of
-from .making import axes_of, bound, construct, is_lazy, makes_layers, unwrapped
+from .making import (
+    axes_of,
+    bound,
+    construct,
+    is_lazy,
+    makes_layers,
+    signature_of,
+    unwrapped,
+)
 from .observe import altered, cast, outcome_of
 from .unfinished import dots, unfinished
 from .ways import LAYERS, Way, try_ways, ways_to_call
@@ -183,7 +190,7 @@ def _chooses_dropout(runner: _Runner) -> bool:
     """Whether a dropout may be a choice: an argument, or of a layer made before."""
     if not makes_layers(runner.submission):
         return True
-    asked = inspect.signature(runner.submission).parameters.values()
+    asked = signature_of(runner.submission).parameters.values()
     return any(
         "drop" in x.name.lower() or x.name == "p" or CONFIG.fullmatch(x.name)
         for x in asked
@@ -239,7 +246,7 @@ def _prepared(runner: _Runner, probe: dict):
         p = probe["options"].get("dropout", 0.5)
         dropping = drops(submission)
         if makes_layers(runner.submission):
-            asked = inspect.signature(runner.submission).parameters
+            asked = signature_of(runner.submission).parameters
             dropping |= any("drop" in name.lower() for name in asked)
         if probe["options"].get("train") and p and not dropping:
             raise Skip("the module has no dropout")

@@ -1,8 +1,10 @@
 """What is wrong with the softmax."""
 
+import torch
 from torch import Tensor
 
 from mha_lib.check.catalogue.mistake import Mistake
+from mha_lib.check.reference import over_keys
 
 _AXIS = "01_attention#the-softmax-over-the-wrong-axis"
 _CALLED = "deeper/01_right_shape_wrong_numbers#weights-that-are-called-scores"
@@ -23,6 +25,9 @@ def _by_letters(symptom: str, axis: str) -> dict[str, tuple[str, str]]:
     cause = f"the softmax ran over {axis}, not over the keys, s. The letters of your "
     cause += "scores say which axis that is: dim=1 of tsbh"
     return {"mha_sequence_first": (symptom, cause)}
+
+
+_softmax = over_keys(torch.softmax)
 
 
 def _flat_softmax(scores: Tensor) -> Tensor:
@@ -69,14 +74,14 @@ MISTAKES = (
         "The map is almost flat, though its rows sum to 1",
         "a second softmax was applied to the weights",
         _CALLED,
-        stages={"softmax": lambda scores: scores.softmax(-1).softmax(-1)},
+        stages={"softmax": lambda scores: _softmax(_softmax(scores))},
     ),
     Mistake(
         "log-softmax",
         "The weights are negative",
         "log_softmax was used, whose logarithms are no weights",
         _AXIS,
-        stages={"softmax": lambda scores: scores.log_softmax(-1)},
+        stages={"softmax": over_keys(torch.log_softmax)},
     ),
     Mistake(
         "no-softmax",
