@@ -85,6 +85,14 @@ FILL = f"""async ([label, value]) => {{
     await ({DRAWN})();
     return true;
 }}"""
+UNFOLD = """() => {
+    for (const one of document.querySelectorAll('.mha-more')) one.open = true;
+}"""
+PRESSED = """label => {
+    const [one, ...more] = [...document.querySelectorAll('.mha button')]
+        .filter(x => (x.ariaLabel ?? x.innerText).trim() === label);
+    return more.length ? null : one?.ariaPressed;
+}"""
 ROWS = """summary => {
     const all = [...document.querySelector('.mha').querySelectorAll('.mha-numbers')]
         .filter(x => x.textContent.includes(summary));
@@ -156,9 +164,7 @@ class Live(Visit):
         self.page.main_frame.evaluate(READY, PATIENCE)
         self.root_element = self.page.locator(".mha").first
         if not folded:
-            self.page.locator(".mha-more").evaluate_all(
-                "all => all.forEach(x => (x.open = true))"
-            )
+            self.page.main_frame.evaluate(UNFOLD)
         self.settle()
 
     def follow_link(self) -> str:
@@ -240,6 +246,10 @@ class Live(Visit):
         """One of a list, by its value or its words."""
         if not self.page.main_frame.evaluate(FILL, [label, value]):
             self.control(label).select_option(value)
+
+    def pressed(self, label: str) -> bool:
+        found = self.page.main_frame.evaluate(PRESSED, label)
+        return (found or self.button(label).get_attribute("aria-pressed")) == "true"
 
     def pixels(self, selector: str = ".mha-map canvas", at: int = 0) -> str:
         """What a canvas shows, as text to compare."""
@@ -379,7 +389,9 @@ def assert_says(live, make, cases):
     widgets = [make() for _ in cases]
     for widget, (trait, value, _) in zip(widgets, cases):
         setattr(widget, trait, value)
-    said = live(*widgets).page.locator(".mha").all_inner_texts()
+    said = live(*widgets).measure(
+        "() => [...document.querySelectorAll('.mha')].map(x => x.innerText)"
+    )
     for text, (trait, value, sentence) in zip(said, cases, strict=True):
         assert "cannot be drawn" in text and sentence in text, (trait, value)
 

@@ -225,7 +225,7 @@ def test_rows_that_stand_out(live):
     h, t = (int(x) for x in torch.unravel_index(even.argmin(), even.shape))
     note = f"Head {h}, “{QUERIES[t]}”: {S} words, and none gets more than"
     assert opened.text(".mha-note").startswith(note)
-    assert opened.button(f"head {h}").get_attribute("aria-pressed") == "true"
+    assert opened.pressed(f"head {h}")
 
 
 def test_of_any_other_row_it_says_where_it_looks_most(live):

@@ -56,7 +56,7 @@ def marks(opened) -> list[str]:
 
 
 def choose(opened, name: str):
-    opened.root_element.locator("select").first.select_option(name)
+    opened.select("mistake", name)
 
 
 def code(opened) -> str:
@@ -403,7 +403,7 @@ def test_a_puzzle_hides_its_line_until_it_is_found(live):
     press_line(opened, "scores")
     tried = ["–" if x in ("scores", "weights") else "?" for x in STEPS]
     assert marks(opened) == tried
-    assert opened.button("low loss").get_attribute("aria-pressed") == "true"
+    assert opened.pressed("low loss")
     line(opened, "mask").press("Enter")
     assert opened.text(SAID).startswith("✓ Found! check says: Query t sees key t + 1")
     assert marks(opened) == [*"✗✓✓✓≠≠≠≠≠"]
@@ -481,14 +481,14 @@ def test_each_puzzle_has_one_line_to_find(live):
 def test_after_a_puzzle_comes_the_next(live):
     opened = live(BreakIt(sealed=True))
     for after, (name, step) in zip([*PUZZLES, PATIENT][1:], PUZZLES.items()):
-        assert opened.button(name).get_attribute("aria-pressed") == "true"
+        assert opened.pressed(name)
         assert opened.root_element.locator(".mha-onward").is_hidden()
         opened.press("show me")
         pressed = opened.root_element.locator(".mha-line[aria-pressed=true]")
         assert pressed.count() == 1
         assert line(opened, step).get_attribute("aria-pressed") == "true", name
         opened.press(f"next: {after}")
-    assert opened.button(PATIENT).get_attribute("aria-pressed") == "true"
+    assert opened.pressed(PATIENT)
 
 
 def test_the_marker_stays_on_the_line_that_was_found(live):
@@ -694,7 +694,7 @@ def test_the_patient_of_the_readers_clock(live, scripts):
     opened.page.evaluate("dispatchEvent(new Event('resize'))")
     opened.root_element.evaluate("x => (x.style.width = '700px')")  # drawn anew
     before = state(opened)
-    opened.press(PATIENT)
+    opened.button(PATIENT).click()
     assert "choose what is wrong" in opened.text(".mha-lead")
     assert "Patient of 3 February 2027" in opened.text(".mha-patient")
     style = NAMES[wanted["at"]]
@@ -788,7 +788,7 @@ def test_fits_one_screen_in_every_state_of_the_lesson(live, viewport, most):
     heights = {"": opened.measure("x => x.offsetHeight")}
     for name in (*PUZZLES, PATIENT):
         opened.press(name)
-        assert opened.button(name).get_attribute("aria-pressed") == "true"
+        assert opened.pressed(name)
         heights[name] = opened.measure("x => x.offsetHeight")
         if name in PUZZLES:
             opened.press("show me")

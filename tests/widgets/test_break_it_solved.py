@@ -124,11 +124,11 @@ def test_three_inputs_show_the_sentence_that_was_shown_and_say_which(live):
     assert shown.split(": ")[1].split(" → ")[0] in WORDS[said]
     opened.control("three inputs").check()
     assert f"sequence {said}:" in opened.text(".mha-below output")
-    assert opened.button("silent").get_attribute("aria-pressed") == "true"
+    assert opened.pressed("silent")
     lead = opened.text(".mha-lead")  # of the same sentence
     assert lead.partition("“")[2].partition("”")[0] in WORDS[said]
     opened.root_element.locator(".mha-below .mha-map").press("End")
-    assert opened.button("silent").get_attribute("aria-pressed") == "true"
+    assert opened.pressed("silent")
 
 
 def test_the_loss_is_said_to_be_that_of_a_training(live):

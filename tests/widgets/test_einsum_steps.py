@@ -555,25 +555,29 @@ def test_what_is_tried_or_typed_begins_at_its_first_step(live):
     assert "result[t=2], step 1 of 20" in opened.text(LINE)
 
 
+# Of the strip of products: is the one of this step seen whole, is one cut off on the
+# left, and is the strip at its end?
+STRIP = """root => {
+    const strip = root.querySelector('.mha-es-terms');
+    const frame = strip.getBoundingClientRect();
+    const all = [...strip.querySelectorAll('li')].map(x => x.getBoundingClientRect());
+    const now = [...strip.querySelectorAll('li')].findIndex(
+        x => x.ariaCurrent === 'step');
+    return [
+        all[now].left >= frame.left - 1 && all[now].right <= frame.right + 1,
+        [...strip.children].map(x => x.getBoundingClientRect()).some(
+            x => x.left < frame.left - 1 && x.right > frame.left + 1),
+        strip.scrollLeft + strip.clientWidth >= strip.scrollWidth - 1,
+    ];
+}"""
+
+
 @pytest.mark.parametrize("screen", MOST)
 def test_the_product_of_this_step_is_seen_whole(live, screen):
     opened = live(EinsumSteps([random("tb,sd->t")]), viewport=MOST[screen][0])
-    whole = """x => [...x.querySelectorAll('li')].map(y => {
-        const [a, b] = [y, x].map(z => z.getBoundingClientRect());
-        return a.left >= b.left - 1 && a.right <= b.right + 1; })"""
-    strip = opened.root_element.locator(".mha-es-terms")
     for _ in range(19):
-        seen = strip.evaluate(whole)
-        now = strip.locator("li").evaluate_all(
-            "all => all.findIndex(x => x.ariaCurrent === 'step')"
-        )
-        assert seen[now]
-        edge = strip.evaluate(
-            "x => [...x.children].some(y => y.getBoundingClientRect().left"
-            " < x.getBoundingClientRect().left - 1 && y.getBoundingClientRect().right"
-            " > x.getBoundingClientRect().left + 1)"
-        )
-        last = strip.evaluate("x => x.scrollLeft + x.clientWidth >= x.scrollWidth - 1")
+        whole, edge, last = opened.measure(STRIP)
+        assert whole
         assert not edge or last  # cut off on one side at most
         opened.press("next")
 

@@ -75,7 +75,7 @@ def beside(opened) -> list[list[str]]:
 
 
 def unfold(opened):
-    opened.root_element.locator(".mha-more").evaluate("x => (x.open = true)")
+    opened.measure_all(".mha-more", "all => all.forEach(x => (x.open = true))")
     opened.settle()
 
 
@@ -416,7 +416,7 @@ def chance_of(model, tokenizer, text, token, off=()):
 
 def test_the_bracket(live, model, tokenizer):
     opened = live(ModelLab())
-    assert opened.button("the bracket").get_attribute("aria-pressed") == "true"
+    assert opened.pressed("the bracket")
     first = next_tokens(opened)
     unfold(opened)
     opened.press("only the likeliest")
@@ -652,9 +652,7 @@ def test_every_control_is_reached_by_tab(live):
     assert {"write on without L0 H3", "seed 0: take another", MAP} <= set(reached)
     opened.button("L1 H2: layer 1, head 2").focus()
     opened.page.keyboard.press("Enter")
-    assert (
-        opened.button("L1 H2: layer 1, head 2").get_attribute("aria-pressed") == "true"
-    )
+    assert opened.pressed("L1 H2: layer 1, head 2")
 
 
 def test_typing_reaches_the_model_and_not_the_notebook(live, model, tokenizer):

@@ -507,7 +507,7 @@ def test_what_to_try(live, layer, x):
     titles = ("exchange q, k", "wrong scale", "interleave")
     for title, step in zip(titles, MISTAKES.values()):
         opened.press(title)
-        assert opened.button(title).get_attribute("aria-pressed") == "true"
+        assert opened.pressed(title)
         assert opened.text(VERDICT).startswith("≠ Here the numbers part: ")
         pressed = opened.root_element.locator(".mha-steps [aria-pressed=true]")
         assert pressed.inner_text().split("\n")[0] == step
