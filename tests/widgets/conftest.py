@@ -1,7 +1,9 @@
 """Widgets in pages of their own, opened in a browser."""
 
+import json
 import os
-from functools import wraps
+import re
+from functools import cache, wraps
 
 import pytest
 import torch
@@ -9,6 +11,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Keyboard, Locator, Mouse, Page, Touchscreen
 
 from mha_lib import BatchedMHA
+from mha_lib.model import kept, quantised
 from mha_lib.widgets import (
     AttentionExplorer,
     BreakIt,
@@ -18,6 +21,7 @@ from mha_lib.widgets import (
     ModelLab,
     ScaleLab,
     VersionsSideBySide,
+    model_lab,
     page,
     to_html,
 )
@@ -46,6 +50,63 @@ DRAWN = """() => new Promise(done => {
         ? frame(look) : frame(() => frame(done));
     look();
 })"""
+# What a click does to a button that a reader sees and can hit, and the frames after it;
+# false if there is none, or more than one is meant.
+PRESS = f"""async ([selector, name, at]) => {{
+    const named = x => RegExp(name).test(
+        (x.ariaLabel ?? x.innerText).replace(/\\s+/g, ' ').trim());
+    const all = [...document.querySelectorAll('.mha ' + selector)];
+    const meant = all.filter(x => x.checkVisibility() && named(x));
+    const one = at === null ? meant[0] : all[at];
+    if (at === null && meant.length > 1) return false;
+    if (!one || one.matches(':disabled, [aria-disabled=true]')) return false;
+    one.scrollIntoViewIfNeeded();
+    const {{ left, top, width, height }} = one.getBoundingClientRect();
+    const met = document.elementFromPoint(left + width / 2, top + height / 2);
+    if (!one.contains(met)) return false;
+    one.focus();
+    one.click();
+    await ({DRAWN})();
+    return true;
+}}"""
+# The same of a list or a field: [its label, what it shall hold].
+FILL = f"""async ([label, value]) => {{
+    const named = x => (x.ariaLabel ?? x.labels[0]?.innerText ?? '').trim() === label;
+    const [one, ...more] = [...document.querySelectorAll('.mha :is(input, select)')]
+        .filter(named);
+    if (!one || more.length || one.disabled || !one.checkVisibility()) return false;
+    const option = [...one.options ?? []].find(x => [x.value, x.label].includes(value));
+    if (one.options && !option) return false;
+    one.focus();
+    one.value = option ? option.value : value;
+    if (option === undefined && one.value !== value) return false;
+    for (const kind of ['input', 'change'])
+        one.dispatchEvent(new Event(kind, {{ bubbles: true }}));
+    await ({DRAWN})();
+    return true;
+}}"""
+UNFOLD = """() => {
+    for (const one of document.querySelectorAll('.mha-more')) one.open = true;
+}"""
+PRESSED = """label => {
+    const [one, ...more] = [...document.querySelectorAll('.mha button')]
+        .filter(x => (x.ariaLabel ?? x.innerText).trim() === label);
+    return more.length ? null : one?.ariaPressed;
+}"""
+ROWS = """summary => {
+    const all = [...document.querySelector('.mha').querySelectorAll('.mha-numbers')]
+        .filter(x => x.textContent.includes(summary));
+    const table = all.length === 1 && all[0].open && all[0].querySelector('tr');
+    return table && [...table.closest('table').rows].map(
+        row => [...row.cells].map(x => x.textContent));
+}"""
+BOX = """all => {
+    if (all.length !== 1) throw Error(`one was meant; found ${all.length}`);
+    const { x, y, width, height } = all[0].getBoundingClientRect();
+    return { x, y, width, height };
+}"""
+VIOLATIONS = """(_, options) => axe.run({ resultTypes: ["violations"], ...options })
+    .then(found => found.violations)"""
 # A script of ours: a locator would bring one of Playwright's into each new page.
 READY = """patience => new Promise((done, fail) => {
     const end = Date.now() + patience;
@@ -103,9 +164,7 @@ class Live(Visit):
         self.page.main_frame.evaluate(READY, PATIENCE)
         self.root_element = self.page.locator(".mha").first
         if not folded:
-            self.page.locator(".mha-more").evaluate_all(
-                "all => all.forEach(x => (x.open = true))"
-            )
+            self.page.main_frame.evaluate(UNFOLD)
         self.settle()
 
     def follow_link(self) -> str:
@@ -121,8 +180,39 @@ class Live(Visit):
         """Wait until what was asked for is drawn: two frames, or a busy second."""
         self.page.main_frame.evaluate(DRAWN)
 
-    def text(self, selector: str) -> str:
-        return self.root_element.locator(selector).inner_text()
+    def text(self, selector: str = "") -> str:
+        """Of the one element that is meant, or of the whole widget."""
+        if not selector:
+            return self.measure("root => root.innerText")
+        if ">>" not in selector and len(found := self.texts(selector)) == 1:
+            return found[0]
+        return self.root_element.locator(selector).inner_text()  # waits, or complains
+
+    def texts(self, selector: str) -> list[str]:
+        return self.measure_all(selector, "all => all.map(x => x.innerText)")
+
+    def count(self, selector: str) -> int:
+        return self.measure(f"() => document.querySelectorAll('{selector}').length")
+
+    def box(self, selector: str = "") -> dict[str, float]:
+        """Where the one element that is meant lies, or the whole widget."""
+        if not selector:
+            return self.measure(f"root => ({BOX})([root])")
+        return self.measure_all(selector, BOX)
+
+    def measure(self, script: str, given: object = None):
+        """What a script reads of the widget: it changes nothing to wait for."""
+        root = "document.querySelector('.mha')"
+        return self.page.main_frame.evaluate(f"x => ({script})({root}, x)", given)
+
+    def measure_all(self, selector: str, script: str):
+        """What a script reads of all parts that a selector means.
+
+        The first locator in a page brings Playwright's own script, which takes as long
+        as a third of a widget: what only reads is shorter without.
+        """
+        find = f"[...root.querySelectorAll({json.dumps(selector)})]"
+        return self.measure(f"root => ({script})({find})")
 
     def control(self, label: str):
         return self.root_element.get_by_label(label, exact=True)
@@ -130,20 +220,50 @@ class Live(Visit):
     def button(self, label: str):
         return self.root_element.get_by_role("button", name=label, exact=True)
 
+    def press(self, label: str):
+        """Click a button as the page can do it, in half of the time of a pointer.
+
+        Where that has to wait, or has something to report, the pointer is sent; it is
+        always sent in test_standard.py, to what each widget offers to try.
+        """
+        named = f"^{re.escape(label)}$"
+        if not self.page.main_frame.evaluate(PRESS, ["button", named, None]):
+            self.button(label).click()
+
+    def press_in(self, selector: str, name: str = "", at: int | None = None):
+        """The same of the button that a selector and a pattern mean, or the `at`-th."""
+        if not self.page.main_frame.evaluate(PRESS, [selector, name, at]):
+            named = self.page.get_by_role("button", name=re.compile(name))
+            meant = self.root_element.locator(selector)
+            (meant.and_(named) if at is None else meant.nth(at)).click()
+
+    def fill(self, label: str, value: str):
+        """What is typed into a field, or where a slider is drawn to, as by `press`."""
+        if not self.page.main_frame.evaluate(FILL, [label, value]):
+            self.control(label).fill(value)
+
+    def select(self, label: str, value: str):
+        """One of a list, by its value or its words."""
+        if not self.page.main_frame.evaluate(FILL, [label, value]):
+            self.control(label).select_option(value)
+
+    def pressed(self, label: str) -> bool:
+        found = self.page.main_frame.evaluate(PRESSED, label)
+        return (found or self.button(label).get_attribute("aria-pressed")) == "true"
+
     def pixels(self, selector: str = ".mha-map canvas", at: int = 0) -> str:
         """What a canvas shows, as text to compare."""
-        canvas = self.root_element.locator(selector).nth(at)
-        return canvas.evaluate_all("([canvas]) => canvas.toDataURL()")
+        return self.measure_all(selector, f"all => all[{at}].toDataURL()")
 
     def table(self, summary: str) -> list[list[str]]:
         """The cells of a folded table, heads included; it is left open."""
+        if rows := self.page.main_frame.evaluate(ROWS, summary):
+            return rows
         details = self.root_element.locator("details.mha-numbers", has_text=summary)
         if details.get_attribute("open") is None:
             details.locator("summary").click()
-            details.locator("tr").first.wait_for(state="attached")
-        return details.locator("table").evaluate_all(
-            "([t]) => [...t.rows].map(r => [...r.cells].map(c => c.textContent))"
-        )
+        details.locator("tr").first.wait_for(state="attached")
+        return self.page.main_frame.evaluate(ROWS, summary)
 
     def light(self, scheme: str):
         """The page in the light or in the dark, as if its theme had been switched."""
@@ -152,18 +272,18 @@ class Live(Visit):
 
     def faults(self) -> list[str]:
         """What axe-core finds; in the other colours their contrast alone can differ."""
-        options = {"resultTypes": ["violations"]}
-        found = Axe().run(self.page, options=options).response["violations"]
+        if not self.measure("() => 'axe' in window"):  # half a megabyte
+            self.page.main_frame.evaluate(Axe().axe_script)
+        found = self.measure(VIOLATIONS, {})
         self.light(OTHER[self.scheme])
-        options["runOnly"] = ["color-contrast"]
-        found += Axe().run(self.page, options=options).response["violations"]
+        found += self.measure(VIOLATIONS, {"runOnly": ["color-contrast"]})
         self.light(self.scheme)
         return [
             f"{x['id']}: {node['html'][:200]}" for x in found for node in x["nodes"]
         ]
 
     def width(self) -> int:
-        return self.page.evaluate("document.documentElement.scrollWidth")
+        return self.measure("() => document.documentElement.scrollWidth")
 
 
 @pytest.fixture
@@ -182,6 +302,21 @@ def every_widget() -> list[Widget]:
         ModelLab(),
         BreakIt(),
     ]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_model():
+    """A lab reads its model and writes its first view anew: here, once a file."""
+    view = cache(model_lab._view)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kept, "load_kept", cache(kept.load_kept))
+        patch.setattr(quantised, "unpack", cache(quantised.unpack))
+        patch.setattr(
+            model_lab,
+            "_view",
+            lambda m, t, text, off, x: view(m, t, text, tuple(off), x),
+        )
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -254,7 +389,9 @@ def assert_says(live, make, cases):
     widgets = [make() for _ in cases]
     for widget, (trait, value, _) in zip(widgets, cases):
         setattr(widget, trait, value)
-    said = live(*widgets).page.locator(".mha").all_inner_texts()
+    said = live(*widgets).measure(
+        "() => [...document.querySelectorAll('.mha')].map(x => x.innerText)"
+    )
     for text, (trait, value, sentence) in zip(said, cases, strict=True):
         assert "cannot be drawn" in text and sentence in text, (trait, value)
 

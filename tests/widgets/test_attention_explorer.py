@@ -52,7 +52,7 @@ def shown(opened) -> torch.Tensor:
 def test_weights_are_those_of_torch(live):
     opened = live(explorer())
     for head in range(H):
-        opened.button(f"head {head}").click()
+        opened.press(f"head {head}")
         torch.testing.assert_close(shown(opened), expected()[head], atol=6e-4, rtol=0)
 
 
@@ -72,14 +72,14 @@ def test_fully_masked_row_is_zero_and_says_so(live):
     mask[2] = False
     opened = live(explorer(mask=mask))
     assert shown(opened)[2].abs().sum() == 0
-    opened.button("sat").click()
+    opened.press("sat")
     assert "sums to 0.00" in opened.text(LINE)
 
 
 def test_scores_on_demand(live):
     opened = live(explorer())
     before = opened.pixels()
-    opened.control("show").select_option("scores (before softmax)")
+    opened.select("show", "scores (before softmax)")
     q, k = operands()
     torch.testing.assert_close(shown(opened), (q @ k.mT / D**0.5)[0], atol=6e-4, rtol=0)
     assert opened.pixels() != before
@@ -87,7 +87,7 @@ def test_scores_on_demand(live):
 
 def test_products_by_dimension_add_up(live):
     opened = live(explorer())
-    opened.button("cat").click()
+    opened.press("cat")
     rows = opened.table("dimension by dimension")
     q, k = operands()
     q, k = q[0, 1], k[0, int(expected()[0, 1].argmax())]  # where it looks most
@@ -135,7 +135,7 @@ def test_drawing_follows_the_theme_of_the_page(live):
 
 def test_mouse_goes_from_cell_to_cell(live):
     opened = live(explorer())
-    box = opened.root_element.locator(".mha-map canvas").bounding_box()
+    box = opened.box(".mha-map canvas")
     opened.page.mouse.move(box["x"] + box["width"] - 8, box["y"] + box["height"] - 8)
     assert f"query “{QUERIES[-1]}” → key “{KEYS[-1]}”" in opened.text(LINE)
 
@@ -151,7 +151,7 @@ def test_logarithmic_colours_change_the_picture_alone(live):
 def test_layers(live):
     weights = [torch.softmax(torch.randn(2, T, S), -1) for _ in range(3)]
     opened = live(AttentionExplorer(weights, QUERIES, KEYS))
-    opened.control("layer").fill("2")
+    opened.fill("layer", "2")
     torch.testing.assert_close(shown(opened), weights[2][0], atol=6e-4, rtol=0)
 
 
@@ -200,14 +200,14 @@ def test_begins_with_the_last_query_at_its_largest_weight(live):
 
 
 def thickness(opened) -> list[float]:
-    return opened.root_element.locator(".mha-arcs path").evaluate_all(
-        "all => all.map(x => +x.getAttribute('stroke-width'))"
+    return opened.measure_all(
+        ".mha-arcs path", "all => all.map(x => +x.getAttribute('stroke-width'))"
     )
 
 
 def test_an_arc_is_as_thick_as_its_weight(live):
     opened = live(explorer())
-    opened.button("sat").click()
+    opened.press("sat")
     wanted = (0.5 + 6 * expected()[0, 2]).tolist()
     assert thickness(opened) == pytest.approx(wanted, abs=0.051)
 
@@ -215,17 +215,17 @@ def test_an_arc_is_as_thick_as_its_weight(live):
 def test_rows_that_stand_out(live):
     weights = expected()
     opened = live(explorer())
-    opened.button("the surest row").click()
+    opened.press("the surest row")
     h, t, s = (int(x) for x in torch.unravel_index(weights.argmax(), weights.shape))
     note = f"Head {h}, “{QUERIES[t]}”: “{KEYS[s]}” gets {weights.max():.2f}"
     assert opened.text(".mha-note").startswith(note)
     assert f"Head {h}, query “{QUERIES[t]}” → key “{KEYS[s]}”" in opened.text(LINE)
-    opened.button("the most even row").click()
+    opened.press("the most even row")
     even = weights.amax(-1)
     h, t = (int(x) for x in torch.unravel_index(even.argmin(), even.shape))
     note = f"Head {h}, “{QUERIES[t]}”: {S} words, and none gets more than"
     assert opened.text(".mha-note").startswith(note)
-    assert opened.button(f"head {h}").get_attribute("aria-pressed") == "true"
+    assert opened.pressed(f"head {h}")
 
 
 def test_of_any_other_row_it_says_where_it_looks_most(live):
@@ -233,9 +233,9 @@ def test_of_any_other_row_it_says_where_it_looks_most(live):
     weights = expected()
     opened = live(explorer())
     for head in range(H):
-        opened.button(f"head {head}").click()
+        opened.press(f"head {head}")
         for t, word in enumerate(QUERIES):
-            opened.button(word).click()
+            opened.press(word)
             most, s = weights[head, t].max(-1)
             tried = opened.root_element.locator(".mha-tries [aria-pressed=true]")
             if not tried.count():
@@ -248,13 +248,13 @@ def test_a_row_without_one_largest_weight_is_told_as_it_is(live):
     weights = torch.tensor([[0.9, 0.1, 0], [0, 0, 0], [0.4, 0.4, 0.2], [0.5, 0.3, 0.2]])
     opened = live(AttentionExplorer(weights[None], list("abcd"), list("xyz")))
     said = partial(opened.text, ".mha-note")
-    opened.button("b").click()
+    opened.press("b")
     assert said() == "“b” looks at nothing."
-    opened.button("d").click()
+    opened.press("d")
     assert said() == "“d” looks most at “x”: 0.50."
     weights[3] = weights[2]
     opened = live(AttentionExplorer(weights[None], list("abcd"), list("xyz")))
-    opened.button("d").click()
+    opened.press("d")
     assert opened.text(".mha-note") in (
         "“d”: 2 words get the most, 0.40 each.",
         "“d”: 3 words, and none gets more than 0.40.",
@@ -274,8 +274,8 @@ def test_one_head_alone_has_no_number_and_the_row_that_is_shown_is_pressed(live)
     assert sure.get_attribute("aria-pressed") == "true"
     assert opened.text(".mha-note").startswith("“d”: “a” gets 0.90")
     assert opened.text(LINE).startswith("Query “d” → key “a”")
-    assert "ead 0" not in opened.root_element.inner_text()
-    opened.button("the most even row").click()
+    assert "ead 0" not in opened.text()
+    opened.press("the most even row")
     assert sure.get_attribute("aria-pressed") == "false"
 
 
@@ -290,19 +290,19 @@ def quest() -> AttentionExplorer:
 def test_which_head_looks_at_the_word_before(live):
     opened = live(quest())
     said = partial(opened.text, ".mha-note")
-    opened.button("Find the head that looks at the one before").click()
+    opened.press("Find the head that looks at the one before")
     assert "press the head" in said() and not set("✓✗") & set(said())
-    opened.button("head 0").click()
+    opened.press("head 0")
     assert said().startswith("✗ Head 0 of layer 0 does not: 0.25")
-    opened.button("head 1").click()
+    opened.press("head 1")
     assert said().startswith("✓ Head 1 of layer 0 does, too: 0.60")
-    opened.button("head 2").click()
+    opened.press("head 2")
     assert said().startswith("✓ Head 2 of layer 0 does: 0.80 of its weight, and no")
-    opened.control("layer").fill("1")  # nobody has pressed a head there
+    opened.fill("layer", "1")  # nobody has pressed a head there
     assert "press the head" in said()
     asked = opened.root_element.get_by_role("button", name="Find the head")
     assert asked.count() == 1  # nothing of what no head does
-    opened.button("the surest row").click()
+    opened.press("the surest row")
     assert said().startswith("Head 0, “the”")
 
 
@@ -316,17 +316,17 @@ def test_says_what_to_do_and_what_a_token_is(live):
     assert (
         opened.text(".mha-lead") == "Choose a letter: thicker arcs carry more weight."
     )
-    opened.button("the most even row").click()
+    opened.press("the most even row")
     assert "3 letters, and none gets" in opened.text(".mha-note")
 
 
 def test_a_question_asked_again_awaits_a_new_answer(live):
     opened = live(quest())
     for again in ("Find the head that looks at the one before", "reset"):
-        opened.button("Find the head that looks at the one before").click()
-        opened.button("head 2").click()
+        opened.press("Find the head that looks at the one before")
+        opened.press("head 2")
         assert opened.text(".mha-note").startswith("✓")
-        opened.button(again).click()
+        opened.press(again)
         assert "✓" not in opened.text(".mha-note")
 
 
@@ -341,10 +341,10 @@ def test_all_questions_fit_one_screen_with_their_answers(live, screen):
     widget = AttentionExplorer([maps, maps / 2], [*"cdvzwj"] * 2)
     opened = live(widget, viewport=viewport, folded=True)
     for head, name in enumerate(names):
-        opened.button(f"Find the head that looks at {name}").click()
-        opened.button(f"head {head}").click()
+        opened.press(f"Find the head that looks at {name}")
+        opened.press(f"head {head}")
         assert opened.text(".mha-note").startswith("✓")
-        assert opened.root_element.bounding_box()["height"] <= most
+        assert opened.box()["height"] <= most
 
 
 def test_a_key_does_not_look_like_a_button(live):
@@ -378,7 +378,7 @@ def test_a_long_text_has_the_larger_map(live, screen):
     words = [f"word{i}" for i in range(28)]
     maps = torch.full((4, 28, 28), 1 / 28)
     opened = live(AttentionExplorer([maps] * 3, words), viewport=MOST[screen][0])
-    box = opened.root_element.locator(".mha-map canvas").bounding_box()
+    box = opened.box(".mha-map canvas")
     least = {"desk": 9, "phone": 7}[screen]  # pixels a cell
     assert min(box["width"], box["height"]) > 28 * least
 
@@ -388,12 +388,12 @@ def test_the_most_that_is_shown_fits_one_screen(live, screen):
     viewport, most = MOST[screen]
     maps = torch.softmax(torch.randn(12, MANY, MANY), -1)
     opened = live(AttentionExplorer([maps] * 2), viewport=viewport, folded=True)
-    assert opened.root_element.bounding_box()["height"] <= most
+    assert opened.box()["height"] <= most
 
 
 def test_few_keys_are_listed_in_their_order(live):
     opened = live(explorer())
-    opened.button("cat").click()
+    opened.press("cat")
     wanted = [f"{k} {w:.2f}" for k, w in zip(KEYS, expected()[0, 1].tolist())]
     assert listed(opened, "weight of each key") == wanted
     assert opened.root_element.get_by_text("keys in their order").is_hidden()
@@ -430,7 +430,7 @@ def test_a_key_touches_little_of_the_page(live):
     widget.query = 0
     opened = live(widget)
     opened.root_element.locator(".mha-map").focus()
-    opened.root_element.evaluate(
+    opened.measure(
         """root => {
             window.touched = 0;
             const what = { childList: true, characterData: true, attributes: true };
@@ -555,17 +555,17 @@ def test_wrong_types_name_the_requirement(weights, mask, message):
 
 def test_two_equal_words_are_told_apart(live):
     opened = live(AttentionExplorer(torch.eye(3)[None], ["the", "cat", "the"]))
-    listed = opened.root_element.locator(".mha-looks .mha-right b").all_inner_texts()
+    listed = opened.texts(".mha-looks .mha-right b")
     assert listed == ["the (0)", "cat", "the (2)"]
     assert "“the (2)”" in opened.text(".mha-panels + output")
 
 
 def test_who_searches_in_the_wrong_layer_is_told_to_change_it(live):
     opened = live(quest())
-    opened.button("Find the head that looks at the one before").click()
+    opened.press("Find the head that looks at the one before")
     assert "layer" in opened.text(".mha-note")
-    opened.control("layer").fill("1")
-    opened.button("head 0").click()
+    opened.fill("layer", "1")
+    opened.press("head 0")
     assert opened.text(".mha-note").endswith("Nor do the others here: change layer.")
 
 
@@ -574,13 +574,13 @@ def test_a_note_has_its_room_from_the_start(live, screen):
     opened = live(quest(), viewport=MOST[screen][0])
     top = """x => x.querySelector('.mha-panels').getBoundingClientRect().top -
         x.getBoundingClientRect().top"""
-    places = {opened.root_element.evaluate(top)}
-    for button in opened.root_element.locator(".mha-tries button").all():
-        button.click()
-        places.add(opened.root_element.evaluate(top))
+    places = {opened.measure(top)}
+    for at in range(opened.count(".mha-tries button")):
+        opened.press_in(".mha-tries button", at=at)
+        places.add(opened.measure(top))
         for head in range(3):
-            opened.button(f"head {head}").click()
-            places.add(opened.root_element.evaluate(top))
+            opened.press(f"head {head}")
+            places.add(opened.measure(top))
     assert len(places) == 1
 
 

@@ -39,7 +39,7 @@ def tile(opened, name: str):
 
 def values(opened) -> dict[str, str]:
     """{program: the mark of its values}"""
-    texts = opened.root_element.locator(".mha-tile").all_inner_texts()
+    texts = opened.texts(".mha-tile")
     return dict(x.split() for x in texts)
 
 
@@ -47,12 +47,16 @@ def line(opened, step: str):
     return opened.root_element.locator(".mha-line").nth(STEPS.index(step))
 
 
+def press_line(opened, step: str):
+    opened.press_in(".mha-line", at=STEPS.index(step))
+
+
 def marks(opened) -> list[str]:
-    return opened.root_element.locator(".mha-line > b").all_inner_texts()
+    return opened.texts(".mha-line > b")
 
 
 def choose(opened, name: str):
-    opened.root_element.locator("select").first.select_option(name)
+    opened.select("mistake", name)
 
 
 def state_seen(opened) -> str:
@@ -64,7 +68,7 @@ def state_seen(opened) -> str:
 
 
 def code(opened) -> str:
-    return "\n".join(opened.root_element.locator("code").all_inner_texts())
+    return "\n".join(opened.texts("code"))
 
 
 # --- numbers ------------------------------------------------------------------------
@@ -83,9 +87,7 @@ def test_what_is_hosted_and_what_is_not():
 
 def test_every_mistake_can_be_chosen_and_says_what_check_says(live):
     opened = live(BreakIt("", "BatchedMHA", three_inputs=True))
-    options = opened.root_element.locator("select option").evaluate_all(
-        "all => all.map(x => x.value)"
-    )
+    options = opened.measure_all("select option", "all => all.map(x => x.value)")
     assert sorted(options) == sorted(["", *HOSTED])
     said = opened.root_element.evaluate(
         """async (root) => {
@@ -120,13 +122,9 @@ def test_the_table_holds_the_numbers_of_the_reference(live, three):
     )
     wanted = [_run(name, three)["weights"] for name in ("", "split-by-view")]
     for b in range(2):
-        opened.root_element.get_by_label("sequence", exact=True).get_by_role(
-            "button", name=str(b), exact=True
-        ).click()
+        opened.press_in("[aria-label=sequence] button", f"^{b}$")
         for h in range(3):
-            opened.root_element.get_by_label("head", exact=True).get_by_role(
-                "button", name=str(h), exact=True
-            ).click()
+            opened.press_in("[aria-label=head] button", f"^{h}$")
             rows = opened.table(TABLE)[1:]
             for column, x in zip((2, 3), wanted):
                 found = torch.tensor([number(row[column]) for row in rows])
@@ -307,7 +305,7 @@ def test_the_first_wrong_step_in_each_style(live):
     opened = live(BreakIt(""))
     for name, step in FIRST.items():
         for style in ("PerHead", "Einsum"):
-            tile(opened, style).click()
+            opened.press_in(".mha-tile", f"^{style}")
             choose(opened, name)
             assert marks(opened).index("✗") == step, (name, style)
             choose(opened, "")
@@ -324,10 +322,10 @@ def test_a_step_shows_its_numbers(live):
 
 def test_self_attention_hides_a_mistake_and_three_inputs_show_it(live):
     opened = live(BreakIt())
-    opened.button("silent").click()
+    opened.press("silent")
     assert {*values(opened).values()} == {"✓"}
     assert "Switch on three inputs" in opened.text(SAID)
-    opened.button("show me").click()
+    opened.press("show me")
     assert "one input cannot show it" in opened.text(SAID)
     opened.control("three inputs").check()
     assert values(opened)["Einsum"] == "✗"
@@ -336,7 +334,7 @@ def test_self_attention_hides_a_mistake_and_three_inputs_show_it(live):
 
 def test_two_programs_may_be_wrong_at_once(live):
     opened = live(BreakIt())
-    tile(opened, "PerHead").click()
+    opened.press_in(".mha-tile", "^PerHead")
     choose(opened, "no-scale")
     found = values(opened)
     assert [found["PerHead"], found["Fused"], found["Einsum"]] == ["✗", "✗", "✓"]
@@ -348,18 +346,18 @@ def test_undo_and_reset(live):
     assert opened.button("undo").get_attribute("aria-disabled") == "true"
     choose(opened, "no-scale")
     choose(opened, "scale-twice")
-    opened.button("undo").click()
+    opened.press("undo")
     assert "[no-scale]" in opened.text(SAID)
-    opened.button("undo").click()
+    opened.press("undo")
     assert (code(opened), opened.text(SAID)) == before
-    opened.button("output").click()
-    opened.button("undo").click()
+    opened.press("output")
+    opened.press("undo")
     assert (code(opened), opened.text(SAID)) == before
     opened.page.mouse.move(300, 500)  # a cursor is nothing to take back
     assert opened.button("undo").get_attribute("aria-disabled") == "true"
     choose(opened, "no-softmax")
-    tile(opened, "Einsum").click()
-    opened.button("reset").click()
+    opened.press_in(".mha-tile", "^Einsum")
+    opened.press("reset")
     assert (code(opened), opened.text(SAID)) == before
 
 
@@ -375,7 +373,7 @@ def test_undo_shows_the_map_that_was_seen(live):
 
 def test_a_link_holds_the_state(live):
     opened = live(BreakIt())
-    tile(opened, "SplitConcat").click()
+    opened.press_in(".mha-tile", "^SplitConcat")
     choose(opened, "mask-interleaved")
     wanted = code(opened), values(opened), opened.text(SAID)
     opened.follow_link()
@@ -413,26 +411,26 @@ def test_what_only_inherits_wrong_numbers_is_no_second_mistake(live, scheme):
 
 def test_a_puzzle_hides_its_line_until_it_is_found(live):
     opened = live(BreakIt(sealed=True))
-    first = opened.root_element.inner_text()
+    first = opened.text()
     assert marks(opened) == ["?"] * 9
     assert values(opened)["Fused"] == "✗"
     for secret in ("causal-sees-next", "right:", "check says"):
         assert secret not in first
     assert opened.root_element.locator("select").is_hidden()
     assert opened.text(".mha-lead").endswith("Press the line you suspect.")
-    line(opened, "weights").click()
+    press_line(opened, "weights")
     assert opened.text(SAID).startswith("✗ Not “softmax”: that line is right.")
-    line(opened, "scores").click()
+    press_line(opened, "scores")
     tried = ["–" if x in ("scores", "weights") else "?" for x in STEPS]
     assert marks(opened) == tried
-    assert opened.button("low loss").get_attribute("aria-pressed") == "true"
+    assert opened.pressed("low loss")
     line(opened, "mask").press("Enter")
     assert opened.text(SAID).startswith("✓ Found! check says: Query t sees key t + 1")
     assert marks(opened) == [*"✗✓✓✓≠≠≠≠≠"]
     assert opened.text(".mha-onward span") == LEGEND
-    opened.button("copy link").click()
+    opened.press("copy link")
     assert "guess" not in opened.page.evaluate("location.hash")
-    opened.button("reset").click()
+    opened.press("reset")
     assert marks(opened) == ["?"] * 9
     assert repr(BreakIt(sealed=True)) == "BreakIt(a mistake in FusedMHA)"
 
@@ -448,18 +446,18 @@ HINTS = {  # what the maps show, and no name of a line
 def test_a_wrong_guess_earns_a_hint_and_the_question_says_what_is_found(live):
     opened = live(BreakIt(sealed=True))
     for name, hint in HINTS.items():
-        opened.button(name).click()
+        opened.press(name)
         assert hint not in opened.text(SAID) or name == "silent"
-        line(opened, "weights").click()
+        press_line(opened, "weights")
         assert opened.text(SAID) == f"✗ Not “softmax”: that line is right. {hint}"
-        line(opened, "hide").click()
+        press_line(opened, "hide")
         half = "lower" if name == "output" else "upper"
         assert opened.text(SAID).endswith(f"stands in the {half} half.")
-    opened.button("low loss").click()
-    line(opened, "mask").click()
+    opened.press("low loss")
+    press_line(opened, "mask")
     assert opened.text(".mha-question") == "Found: making the mask."
-    opened.button("flat map").click()
-    opened.button("show me").click()
+    opened.press("flat map")
+    opened.press("show me")
     assert opened.text(".mha-question") == "It was: scores and scale."
 
 
@@ -483,19 +481,19 @@ WRONG = """root => {
 def test_each_puzzle_has_one_line_to_find(live):
     opened = live(BreakIt())
     for name, step in PUZZLES.items():
-        opened.button(name).click()
+        opened.press(name)
         for other in [x for x in STEPS if x != step]:
-            line(opened, other).click()
+            press_line(opened, other)
             assert opened.text(SAID).startswith("✗ Not "), (name, other)
-        line(opened, step).click()
+        press_line(opened, step)
         assert opened.text(SAID).startswith("✓ Found!"), name
-        opened.button(name).click()
-        opened.button("show me").click()
+        opened.press(name)
+        opened.press("show me")
         assert "[" in opened.text(SAID) or "no mistake" in opened.text(SAID)
         assert "✓ Found" not in opened.text(SAID)
         mark = line(opened, step).locator(".mha-mark")
         assert (mark.inner_text(), marks(opened).count("✗")) == ("✗", 1), name
-        assert mark.evaluate(COLOUR) == opened.root_element.evaluate(WRONG), name
+        assert mark.evaluate(COLOUR) == opened.measure(WRONG), name
         instead = line(opened, step).locator(".mha-instead")
         assert instead.is_visible() and instead.inner_text().startswith("right: ")
 
@@ -503,23 +501,23 @@ def test_each_puzzle_has_one_line_to_find(live):
 def test_after_a_puzzle_comes_the_next(live):
     opened = live(BreakIt(sealed=True))
     for after, (name, step) in zip([*PUZZLES, PATIENT][1:], PUZZLES.items()):
-        assert opened.button(name).get_attribute("aria-pressed") == "true"
+        assert opened.pressed(name)
         assert opened.root_element.locator(".mha-onward").is_hidden()
-        opened.button("show me").click()
+        opened.press("show me")
         pressed = opened.root_element.locator(".mha-line[aria-pressed=true]")
         assert pressed.count() == 1
         assert line(opened, step).get_attribute("aria-pressed") == "true", name
-        opened.button(f"next: {after}").click()
-    assert opened.button(PATIENT).get_attribute("aria-pressed") == "true"
+        opened.press(f"next: {after}")
+    assert opened.pressed(PATIENT)
 
 
 def test_the_marker_stays_on_the_line_that_was_found(live):
     opened = live(BreakIt(sealed=True))
-    line(opened, "mask").click()
+    press_line(opened, "mask")
     assert "✓ Found!" in opened.text(SAID)
     assert line(opened, "mask").get_attribute("aria-pressed") == "true"
     assert opened.text(".mha-below output").startswith("mask")
-    opened.button("copy link").click()  # gives the line to nobody
+    opened.press("copy link")  # gives the line to nobody
     assert link(opened).get("step", "") == ""
 
 
@@ -529,13 +527,13 @@ ONE_WRONG = "Program {} is wrong: in which line?"
 def test_the_title_claims_no_more_than_the_numbers_show(live):
     opened = live(BreakIt(sealed=True))
     assert opened.text(".mha-question") == ONE_WRONG.format("Fused")
-    opened.button("silent").click()
+    opened.press("silent")
     title = "No number is wrong here: is each line right?"
     assert opened.text(".mha-question") == title
     assert "Switch on three inputs" in opened.text(".mha-lead")
     opened.control("three inputs").check()
     assert opened.text(".mha-question") == ONE_WRONG.format("Einsum")
-    opened.button(PATIENT).click()
+    opened.press(PATIENT)
     assert opened.text(".mha-question").endswith("what is its mistake?")
 
 
@@ -568,23 +566,23 @@ PLACES = """root => {
 @pytest.mark.parametrize("screen", MOST)
 def test_the_programs_have_a_name_a_mark_beside_each_and_room_below(live, screen):
     opened = live(BreakIt(sealed=True), viewport=MOST[screen][0])
-    opened.button("output").click()  # ✗ at the longest name
+    opened.press("output")  # ✗ at the longest name
     assert opened.text(".mha-tiles .mha-caption") == "Programs:"
     for _ in range(2):
-        places = opened.root_element.evaluate(PLACES)
+        places = opened.measure(PLACES)
         assert min(places["before"]) > 0
         assert min(places["apart"]) >= 3
         assert all(0 <= x < 6 for x in places["beside"]), places
         assert min(places["inside"]) >= 1, places
         if opened.button("show me").is_visible():
-            opened.button("show me").click()
+            opened.press("show me")
 
 
 @pytest.mark.parametrize("screen", MOST)
 def test_the_symptom_stands_above_the_code(live, screen):
     opened = live(BreakIt(sealed=True), viewport=MOST[screen][0])
     for name, symptom in SYMPTOMS.items():
-        opened.button(name).click()
+        opened.press(name)
         lead = opened.root_element.locator(".mha-lead")
         assert re.match(symptom, lead.inner_text()), lead.inner_text()
         box, code_ = lead.bounding_box(), line(opened, "mask").bounding_box()
@@ -603,8 +601,8 @@ def test_what_to_do_next_takes_the_place_of_the_hint(live, screen):
 
     above, hint, below = map(place, (".mha-question", ".mha-lead", ".mha-tries"))
     assert above[1] <= hint[0] and hint[1] <= below[0]
-    opened.button("show me").click()
-    assert opened.root_element.locator(".mha-lead").inner_text() == ""
+    opened.press("show me")
+    assert opened.text(".mha-lead") == ""
     onward = place(".mha-onward")
     assert onward[0] == pytest.approx(hint[0], abs=2)
     assert place(".mha-tries") == pytest.approx(below, abs=2)
@@ -635,8 +633,8 @@ def test_the_map_beside_it_is_as_it_should_be(live):
             CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) {
                 window.written.push(text); write.call(this, text, ...rest); }; }"""
     )
-    opened.button("reset").click()
-    tile(opened, "Einsum").click()
+    opened.press("reset")
+    opened.press_in(".mha-tile", "^Einsum")
     written = opened.page.evaluate("window.written")
     assert {"map, as it should be", "map, here: no difference"} <= {*written}
     assert "right" not in written
@@ -645,8 +643,8 @@ def test_the_map_beside_it_is_as_it_should_be(live):
 def test_who_presses_a_line_sees_the_answer(live):
     opened = live(BreakIt(sealed=True), viewport={"width": 390, "height": 844})
     for step in ("output", "mask"):
-        line(opened, step).click()
-        box = opened.root_element.locator(SAID).bounding_box()
+        press_line(opened, step)
+        box = opened.box(SAID)
         assert box["y"] > 0 and box["y"] + box["height"] < 844, step
     assert "✓ Found!" in opened.text(SAID)
 
@@ -657,17 +655,17 @@ def test_no_curve_leaves_its_panel(live):
         x.getBBox().y < x.closest('svg').querySelector('rect').getBBox().y).length"""
     for name in ("", *HOSTED[::7], "causal-sees-next", "scale-embed-dim"):
         choose(opened, name)
-        assert opened.root_element.evaluate(outside) == 0, name
+        assert opened.measure(outside) == 0, name
 
 
 def test_a_right_program_can_be_read_beside_a_puzzle(live):
     opened = live(BreakIt(sealed=True))
-    tile(opened, "Batched").click()
+    opened.press_in(".mha-tile", "^Batched")
     title = "This program is right: in which line is the other wrong?"
     assert opened.text(".mha-question") == title
     assert "Open the program with ✗" in opened.text(".mha-lead")
     assert marks(opened) == ["✓"] * 9
-    tile(opened, "Fused").click()
+    opened.press_in(".mha-tile", "^Fused")
     assert marks(opened) == ["?"] * 9
 
 
@@ -722,25 +720,25 @@ def test_the_patient_of_the_readers_clock(live, scripts):
     style = NAMES[wanted["at"]]
     assert values(opened)[style.replace("MHA", "")] == "✗"
     cause = MISTAKES[wanted["name"]].cause
-    everything = opened.root_element.inner_text()
+    everything = opened.text()
     assert f"[{wanted['name']}]" not in everything
     assert not opened.root_element.locator(".mha-code").is_visible()
-    answers = opened.root_element.locator(".mha-answer").all_inner_texts()
+    answers = opened.texts(".mha-answer")
     assert [MISTAKES[x].cause for x in wanted["answers"]] == answers
     opened.root_element.locator(".mha-answer", has_text=cause).click()
     assert opened.text(SAID).startswith("✓ Found!")
     assert opened.text(SAID).endswith(f"[{wanted['name']}]")
     assert opened.root_element.locator(".mha-code").is_visible()
-    opened.button("copy link").click()
+    opened.press("copy link")
     assert "guess" not in link(opened) and link(opened)["patient"] == "2027-02-03"
     assert "“copy link” sends this patient on" in opened.text(".mha-patient")
-    opened.button("free play").click()
+    opened.press("free play")
     assert opened.root_element.locator("select").first.input_value() == wanted["name"]
     assert f"[{wanted['name']}]" in opened.text(SAID)
-    opened.button("undo").click()
-    opened.button("day before").click()
+    opened.press("undo")
+    opened.press("day before")
     assert "Patient of 2 February 2027" in opened.text(".mha-patient")
-    opened.button("leave").click()
+    opened.press("leave")
     assert state(opened) == before
 
 
@@ -763,21 +761,21 @@ def test_a_wrong_answer_uncovers_nothing(live, scripts):
         answers.nth(i).press("Enter")
         cause = MISTAKES[patient["answers"][i]].cause
         assert opened.text(SAID).startswith(f"✗ Not “{cause}”")
-        assert f"[{patient['name']}]" not in opened.root_element.inner_text()
+        assert f"[{patient['name']}]" not in opened.text()
         assert not opened.root_element.locator(".mha-code").is_visible()
         struck = [x for x in answers.all_inner_texts() if x.startswith("✗ ")]
         assert len(struck) == tried
-    opened.button("show me").click()
+    opened.press("show me")
     assert opened.text(SAID).startswith("check says: ")
     assert opened.text(SAID).endswith(f"[{patient['name']}]")
-    opened.button("reset").click()
+    opened.press("reset")
     assert answers.all_inner_texts() == [MISTAKES[x].cause for x in patient["answers"]]
 
 
 @pytest.mark.parametrize("viewport", [DESK, PHONE], ids=["desk", "phone"])
 def test_a_patient_has_his_loss_beside_his_maps(live, viewport):
     opened = live(BreakIt(), viewport=viewport)
-    opened.button(PATIENT).click()
+    opened.press(PATIENT)
     parts = opened.root_element.locator(".mha-loss svg, .mha-witnesses")
     assert [x.is_visible() for x in parts.all()] == [True, True]
 
@@ -786,13 +784,13 @@ def test_on_a_desk_nothing_below_the_program_moves(live):
     opened = live(BreakIt(sealed=True))
     places = set()
     for name in (*PUZZLES, PATIENT):
-        opened.button(name).click()
+        opened.press(name)
         for act in ("show me", None):
-            box = opened.root_element.locator(".mha-below").bounding_box()
+            box = opened.box(".mha-below")
             places.add(round(box["y"]))
             if act and opened.button(act).is_visible():
-                opened.button(act).click()
-        tile(opened, "Batched").click()
+                opened.press(act)
+        opened.press_in(".mha-tile", "^Batched")
     assert max(places) - min(places) <= 1, places
 
 
@@ -807,14 +805,14 @@ def link(opened) -> dict:
 @pytest.mark.parametrize(("viewport", "most"), MOST.values(), ids=MOST)
 def test_fits_one_screen_in_every_state_of_the_lesson(live, viewport, most):
     opened = live(BreakIt(), viewport=viewport)
-    heights = {"": opened.root_element.evaluate("x => x.offsetHeight")}
+    heights = {"": opened.measure("x => x.offsetHeight")}
     for name in (*PUZZLES, PATIENT):
-        opened.button(name).click()
-        assert opened.button(name).get_attribute("aria-pressed") == "true"
-        heights[name] = opened.root_element.evaluate("x => x.offsetHeight")
+        opened.press(name)
+        assert opened.pressed(name)
+        heights[name] = opened.measure("x => x.offsetHeight")
         if name in PUZZLES:
-            opened.button("show me").click()
-            heights[name, 1] = opened.root_element.evaluate("x => x.offsetHeight")
+            opened.press("show me")
+            heights[name, 1] = opened.measure("x => x.offsetHeight")
     assert max(heights.values()) <= most, heights
     assert opened.width() <= viewport["width"]
 
@@ -829,32 +827,33 @@ def test_what_a_guess_uncovers_fits_too(live, scripts, viewport, most, date):
     widget.patient, widget.opened = date, patient["at"]
     opened = live(widget, viewport=viewport)
     for i in range(4):
-        opened.root_element.locator(".mha-answer").nth(i).click()
+        opened.press_in(".mha-answer", at=i)
         assert opened.text(".mha-said").startswith(("✗ Not", "✓ Found"))
-        assert opened.root_element.evaluate("x => x.offsetHeight") <= most
-        opened.button("undo").click()
+        assert opened.measure("x => x.offsetHeight") <= most
+        opened.press("undo")
 
 
 def test_fits_a_small_phone(live):
     opened = live(BreakIt(), viewport={"width": 320, "height": 640})
     for name in (*PUZZLES, PATIENT):
-        opened.button(name).click()
+        opened.press(name)
         assert opened.width() == 320
 
 
 def test_code_is_read_on_a_phone_without_scrolling(live):
     opened = live(BreakIt("", "EinsumMHA"), viewport=PHONE)
     for style in ("PerHead", "Batched", "Fused", "Einsum", "Builtin", "Split"):
-        tile(opened, style).click()
+        opened.press_in(".mha-tile", f"^{style}")
         choose(opened, "split-by-view")
-        sizes = opened.root_element.locator(".mha-line").evaluate_all(
+        sizes = opened.measure_all(
+            ".mha-line",
             """all => all.map(x => {
                 const right = y => y.getBoundingClientRect().right;
                 return [x.scrollWidth - x.clientWidth,
                     parseFloat(getComputedStyle(x.querySelector("code")).fontSize),
                     ...[...x.querySelectorAll("code span")].map(y =>
                         right(x) - right(y))];
-            })"""
+            })""",
         )
         assert len(sizes) == 9
         for beyond, font, *room in sizes:
@@ -889,7 +888,7 @@ def test_nothing_for_axe_to_find(live):
     opened = live(BreakIt(), folded=False)
     opened.table(TABLE)
     assert opened.faults() == []
-    opened.button(PATIENT).click()
+    opened.press(PATIENT)
     assert opened.faults() == []
 
 
@@ -958,8 +957,8 @@ def test_still_shows_the_worst_map_or_the_output():
 
 def test_a_finger_hits_each_line_and_each_tile(live):
     opened = live(BreakIt(sealed=True), viewport=PHONE)
-    sizes = opened.root_element.locator(".mha-line, .mha-tile").evaluate_all(
-        "all => all.map(x => x.offsetHeight)"
+    sizes = opened.measure_all(
+        ".mha-line, .mha-tile", "all => all.map(x => x.offsetHeight)"
     )
     assert min(sizes) >= 24
 
@@ -984,15 +983,15 @@ LEAST = {"desk": 10, "phone": 8}  # pixels of a cell in which a mistake is seen 
 @pytest.mark.parametrize("screen", MOST)
 def test_a_mistake_is_seen_in_the_map_of_the_open_program_alone(live, screen):
     opened = live(BreakIt(sealed=True), viewport=MOST[screen][0])
-    assert opened.root_element.locator("canvas").count() == 1
+    assert opened.count("canvas") == 1
     opened.page.evaluate(FILLED)
-    opened.button("flat map").click()
+    opened.press("flat map")
     cells = opened.page.evaluate("window.cells")
     assert len(cells) == 2 * 6 * 6 and min(size for _, size in cells) >= 16
     differ = sum(a != b for a, b in zip(cells[:36], cells[36:]))
     assert opened.page.evaluate("window.corners") / 2 >= differ > 5
     opened.page.evaluate("window.cells = []")
-    opened.button("output").click()  # twelve features
+    opened.press("output")  # twelve features
     cells = opened.page.evaluate("window.cells")
     assert len(cells) == 2 * 6 * 12
     assert min(size for _, size in cells) >= LEAST[screen]
@@ -1001,8 +1000,8 @@ def test_a_mistake_is_seen_in_the_map_of_the_open_program_alone(live, screen):
 def test_equal_colours_are_equal_numbers_on_both_sides(live):
     opened = live(BreakIt("", "BatchedMHA"))
     opened.page.evaluate(FILLED)
-    tile(opened, "Fused").click()
-    line(opened, "scores").click()
+    opened.press_in(".mha-tile", "^Fused")
+    press_line(opened, "scores")
     cells = [colour for colour, _ in opened.page.evaluate("window.cells")]
     assert cells[-72:-36] == cells[-36:] and len({*cells}) > 5
     assert opened.page.evaluate("window.corners") == 0
@@ -1044,10 +1043,11 @@ def test_the_focus_stays_while_buttons_come_and_go(live):
 @pytest.mark.parametrize("viewport", [DESK, PHONE], ids=["desk", "phone"])
 def test_each_mark_stands_beside_the_first_line_of_its_step(live, viewport):
     opened = live(BreakIt(sealed=True), viewport=viewport)
-    opened.button("show me").click()
-    tops = opened.root_element.locator(".mha-line").evaluate_all(
+    opened.press("show me")
+    tops = opened.measure_all(
+        ".mha-line",
         "all => all.map(x => ['b', 'code'].map(y =>"
-        " x.querySelector(y).getBoundingClientRect().top))"
+        " x.querySelector(y).getBoundingClientRect().top))",
     )
     assert len(tops) == len(STEPS)
     assert all(abs(mark - code) < 4 for mark, code in tops), tops
@@ -1056,20 +1056,20 @@ def test_each_mark_stands_beside_the_first_line_of_its_step(live, viewport):
 def test_the_day_after_ends_today(live):
     opened = live(BreakIt())
     opened.page.clock.set_fixed_time("2027-02-03T10:00:00")
-    opened.button(PATIENT).click()
+    opened.press(PATIENT)
     assert opened.button("day after").is_disabled()
-    opened.button("day before").click()
-    opened.button("day before").click()
-    opened.button("day after").click()
+    opened.press("day before")
+    opened.press("day before")
+    opened.press("day after")
     assert "Patient of 2 February 2027" in opened.text(".mha-patient")
 
 
 def test_the_address_keeps_no_patient_after_reset(live):
     opened = live(BreakIt(sealed=True))
-    opened.button(PATIENT).click()
-    opened.button("copy link").click()
+    opened.press(PATIENT)
+    opened.press("copy link")
     assert link(opened)["patient"]
-    opened.button("reset").click()
+    opened.press("reset")
     assert "#" not in opened.page.url
 
 
@@ -1077,12 +1077,12 @@ def test_on_a_phone_a_puzzle_that_is_solved_makes_no_room_for_itself(live):
     opened = live(BreakIt(sealed=True), viewport=PHONE)
     below = """x => x.querySelector('.mha-below').getBoundingClientRect().top -
         x.getBoundingClientRect().top"""
-    places = [opened.root_element.evaluate(below)]
+    places = [opened.measure(below)]
     for step in ("output", "mask"):
-        line(opened, step).click()
-        places.append(opened.root_element.evaluate(below))
+        press_line(opened, step)
+        places.append(opened.measure(below))
     assert max(places) - min(places) <= 1, places
-    foot = opened.root_element.evaluate(
+    foot = opened.measure(
         """x => x.getBoundingClientRect().bottom -
             x.querySelector('.mha-more').getBoundingClientRect().bottom"""
     )

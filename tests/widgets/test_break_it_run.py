@@ -6,6 +6,7 @@ gives with the same mistake.
 
 import json
 import math
+from functools import cache
 
 import pytest
 import torch
@@ -107,6 +108,17 @@ def executed(style, code, data, three) -> dict[str, list[torch.Tensor]]:
     return steps
 
 
+@pytest.fixture(scope="module")
+def ran(found, data):
+    """What a program's variables hold; two tests ask for it, and it runs once."""
+
+    @cache
+    def run(three: bool, style: str, name: str) -> dict[str, list[torch.Tensor]]:
+        return executed(style, found[three, f"{style} {name}"][0], data, three)
+
+    return run
+
+
 def shown(steps: dict) -> dict[str, list[torch.Tensor]]:
     return {
         step: [
@@ -122,10 +134,10 @@ def close(found: torch.Tensor, wanted: torch.Tensor, *where: object):
 
 
 @pytest.mark.parametrize("style", NAMES)
-def test_the_page_computes_what_its_code_does(found, data, style):
+def test_the_page_computes_what_its_code_does(found, ran, style):
     for name in ("", *HOSTED):
         code, steps = found[True, f"{style} {name}"]
-        right = executed(style, code, data, three=True)
+        right = ran(True, style, name)
         numbers = shown(steps)
         for step, wanted in right.items():
             if name in INFINITE and step in ("context", "merge", "output"):
@@ -139,7 +151,7 @@ def batch_first(style: str, output: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("three", [True, False])
-def test_the_code_is_the_reference_with_the_mistake(found, data, three):
+def test_the_code_is_the_reference_with_the_mistake(found, data, ran, three):
     W = dict(zip(["W_q", "W_k", "W_v", "W_o"], data["matrices"]))
     W |= dict(zip(["b_q", "b_k", "b_v", "b_o"], data["biases"]))
     x = data["inputs"] if three else data["inputs"][:1].expand(3, -1, -1, -1)
@@ -148,7 +160,7 @@ def test_the_code_is_the_reference_with_the_mistake(found, data, three):
         wanted = layer_with(name, SIZES, tuple(x), W, mask)
         for style in NAMES:
             code, steps = found[three, f"{style} {name}"]
-            got = executed(style, code, data, three)
+            got = ran(three, style, name)
             output = batch_first(style, got["output"][0])
             if name not in INFINITE:
                 close(output, wanted["output"], style, name, code)

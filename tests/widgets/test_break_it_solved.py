@@ -12,7 +12,7 @@ from tests.widgets.test_break_it import (
     WORDS,
     line,
     marks,
-    tile,
+    press_line,
 )
 
 
@@ -28,12 +28,12 @@ def test_the_headings_say_which_quantity_the_two_grids_hold(live, screen):
                 write.call(this, text, x, ...rest); }; }"""
     )
     for name, what in (("odd map", "k"), ("low loss", "mask")):
-        opened.button(name).click()
-        opened.button("show me").click()
+        opened.press(name)
+        opened.press("show me")
         left, right = opened.page.evaluate("window.ends.slice(-2)")
         assert [left[0], right[0]] == [f"{what}, as it should be", f"{what}, here"]
         assert left[2] + 4 <= right[1]
-    line(opened, "hide").click()
+    press_line(opened, "hide")
     assert opened.page.evaluate("window.ends.at(-2)[0]") == (
         "masked scores, as they should be"
     )
@@ -41,8 +41,8 @@ def test_the_headings_say_which_quantity_the_two_grids_hold(live, screen):
 
 def test_where_no_number_differs_a_part_that_is_wrong_is_shown(live):
     opened = live(BreakIt(sealed=True))
-    opened.button("silent").click()
-    opened.button("show me").click()
+    opened.press("silent")
+    opened.press("show me")
     assert opened.text(".mha-below output").startswith("k, ")
     opened.control("three inputs").check()
     assert opened.text(".mha-below output")[:3] in ("k, ", "v, ")
@@ -52,16 +52,16 @@ def test_where_no_number_differs_a_part_that_is_wrong_is_shown(live):
 def test_nothing_comes_into_the_place_of_show_me(live, screen):
     opened = live(BreakIt(sealed=True), viewport=MOST[screen][0])
     for name in PUZZLES:
-        opened.button(name).click()
+        opened.press(name)
         box = opened.button("show me").bounding_box()
-        before = opened.root_element.locator(".mha-controls").bounding_box()["height"]
-        opened.button("show me").click()
+        before = opened.box(".mha-controls")["height"]
+        opened.press("show me")
         under = opened.page.evaluate(
             "([x, y]) => document.elementFromPoint(x, y).className",
             [box["x"] + box["width"] / 2, box["y"] + box["height"] / 2],
         )
         assert under == "mha-controls", name
-        row = opened.root_element.locator(".mha-controls").bounding_box()
+        row = opened.box(".mha-controls")
         assert row["height"] == pytest.approx(before, abs=4)
         assert opened.root_element.locator("select").is_visible()
 
@@ -69,7 +69,7 @@ def test_nothing_comes_into_the_place_of_show_me(live, screen):
 @pytest.mark.parametrize("screen", MOST)
 def test_the_answer_stands_apart_from_the_pictures(live, screen):
     opened = live(BreakIt(sealed=True), viewport=MOST[screen][0])
-    line(opened, "mask").click()
+    press_line(opened, "mask")
     said, below = (
         opened.root_element.locator(x).bounding_box() for x in (SAID, ".mha-below")
     )
@@ -90,7 +90,7 @@ def test_a_patient_whose_mistake_is_found_is_told_of_like_a_puzzle(live, last):
     opened = live(BreakIt(sealed=True))
     opened.page.clock.set_fixed_time("2026-11-16T10:00:00")
     opened.root_element.evaluate("x => (x.style.width = '704px')")  # drawn anew
-    opened.button(PATIENT).click()
+    opened.press(PATIENT)
     before = places(opened)
     answers = opened.root_element.locator(".mha-answer")
     for answer in answers.all():
@@ -99,7 +99,7 @@ def test_a_patient_whose_mistake_is_found_is_told_of_like_a_puzzle(live, last):
         if over or last == "shown":
             break
     if not over:
-        opened.button("show me").click()
+        opened.press("show me")
     wrong = marks(opened).index("✗")
     title = line(opened, STEPS[wrong]).get_attribute("title")
     word = "It was" if last == "shown" else "Found"
@@ -118,17 +118,17 @@ def test_a_patient_whose_mistake_is_found_is_told_of_like_a_puzzle(live, last):
 def test_three_inputs_show_the_sentence_that_was_shown_and_say_which(live):
     """The sentence changed silently, and the puzzle's button was chosen no more."""
     opened = live(BreakIt(sealed=True))
-    opened.button("silent").click()
+    opened.press("silent")
     shown = opened.text(".mha-below output")
     (said,) = [b for b in range(2) if f"sequence {b}:" in shown]
     assert shown.split(": ")[1].split(" → ")[0] in WORDS[said]
     opened.control("three inputs").check()
     assert f"sequence {said}:" in opened.text(".mha-below output")
-    assert opened.button("silent").get_attribute("aria-pressed") == "true"
+    assert opened.pressed("silent")
     lead = opened.text(".mha-lead")  # of the same sentence
     assert lead.partition("“")[2].partition("”")[0] in WORDS[said]
     opened.root_element.locator(".mha-below .mha-map").press("End")
-    assert opened.button("silent").get_attribute("aria-pressed") == "true"
+    assert opened.pressed("silent")
 
 
 def test_the_loss_is_said_to_be_that_of_a_training(live):
@@ -143,17 +143,17 @@ def test_the_loss_is_said_to_be_that_of_a_training(live):
 def test_a_right_program_is_given_one_order_and_a_true_one(live):
     """“In which line is the other wrong?” stood over “Choose a mistake for it”."""
     opened = live(BreakIt(sealed=True))
-    tile(opened, "Batched").click()
+    opened.press_in(".mha-tile", "^Batched")
     assert opened.text(".mha-question").endswith("in which line is the other wrong?")
     assert "Open the program with ✗" in opened.text(".mha-lead")
     assert opened.text(SAID) == "All its numbers are those of the right program."
-    tile(opened, "Fused").click()
-    opened.button("show me").click()
-    tile(opened, "Batched").click()  # nothing is asked any more
+    opened.press_in(".mha-tile", "^Fused")
+    opened.press("show me")
+    opened.press_in(".mha-tile", "^Batched")  # nothing is asked any more
     title = "This program is right: which mistake would show in it?"
     assert opened.text(".mha-question") == title
     assert opened.text(".mha-lead").endswith("or choose a mistake.")
     assert opened.text(SAID) == "All its numbers are those of the right program."
-    opened.button("silent").click()  # no tile has a ✗
-    tile(opened, "Batched").click()
+    opened.press("silent")  # no tile has a ✗
+    opened.press_in(".mha-tile", "^Batched")
     assert "Open the others" in opened.text(".mha-lead")

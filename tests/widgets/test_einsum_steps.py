@@ -62,7 +62,7 @@ def choose(opened, n: int) -> None:
 
 
 def write(opened, equation: str) -> None:
-    opened.control("equation").fill(equation)
+    opened.fill("equation", equation)
 
 
 def result(opened) -> torch.Tensor:
@@ -73,7 +73,7 @@ def result(opened) -> torch.Tensor:
 
 def marked(opened, state: str) -> dict[str, list[int]]:
     """For each tensor the numbers of its cells in one state."""
-    return opened.root_element.evaluate(
+    return opened.measure(
         """(root, state) => Object.fromEntries([...root.querySelectorAll(
           '.mha-es-operand')].map(x => [x.querySelector('b').textContent,
           [...x.querySelectorAll(`[data-state=${state}]`)].map(y => +y.dataset.n)]))""",
@@ -113,7 +113,7 @@ def test_chapter_is_shown_without_arguments(live):
 def test_it_begins_with_a_product_that_counts(live):
     opened = live(EinsumSteps())
     assert "step 1 of 2: 1 · 3 = 3. The sum is 3 after this step, 11 after all 2." in (
-        opened.root_element.inner_text()
+        opened.text()
     )
 
 
@@ -152,7 +152,7 @@ def test_steps_add_up(live):
     given = random(SCORES)
     opened = live(EinsumSteps([given]))
     for letter, value in {"t": "2", "b": "1", "s": "3"}.items():
-        opened.control(letter).fill(value)
+        opened.fill(letter, value)
     q, k = given[1:]
     expected = q[2, 1, 0] * k[3, 1, 0]
     rows = opened.table(SUM)[1:]
@@ -169,9 +169,9 @@ def test_steps_add_up(live):
         assert list(map(number, sums)) == pytest.approx(so_far, abs=6e-4)
         assert len(marked(opened, "later")["first"]) == SIZES["d"] - 1 - step
         if step < SIZES["d"] - 1:
-            opened.button("next").click()
+            opened.press("next")
     assert opened.button("next").is_disabled()
-    opened.button("previous").click()
+    opened.press("previous")
     assert "step 4 of 5" in opened.text(LINE)
     opened.control("step").focus()
     opened.page.keyboard.press("Home")
@@ -191,8 +191,8 @@ def test_the_framed_cell_holds_the_sum_so_far_and_the_others_their_results(live)
         wanted[6] = so_far
         assert shown == pytest.approx(wanted.tolist(), abs=6e-3)
         if so_far != sums[-1]:
-            opened.button("next").click()
-    opened.control("step").fill("0")
+            opened.press("next")
+    opened.fill("step", "0")
     cell(opened, "result", 0).click()  # what is left has its result again
     assert number(cell(opened, "result", 6).inner_text()) == pytest.approx(
         float(expected[6]), abs=6e-3
@@ -208,14 +208,14 @@ def test_a_sum_on_its_way_fits_its_cell(live):
         text.selectNodeContents(x);
         return text.getBoundingClientRect().width <= x.clientWidth; }"""
     assert one.evaluate(inside)
-    opened.control("step").fill("2")
+    opened.fill("step", "2")
     assert one.inner_text() == "1"
 
 
 def test_long_sums_show_a_window_that_follows(live):
     opened = live(EinsumSteps([random("tbhd,sbhd->")]))
     steps = prod(SIZES[x] for x in "tbhds")
-    opened.control("step").fill("100")
+    opened.fill("step", "100")
     items = opened.root_element.locator(".mha-es-terms li")
     assert items.count() == 12
     assert opened.text("[aria-current=step] b") == "t = 1, b = 0, h = 1, d = 0, s = 0"
@@ -264,9 +264,9 @@ def test_play_runs_to_the_end_and_can_be_stopped(live):
     timers.go_off()
     opened.settle()
     assert timers.delays() == []
-    opened.button("play").click()  # again, from the start
+    opened.press("play")  # again, from the start
     assert "step 1 of 2" in opened.text(LINE)
-    opened.button("pause").click()
+    opened.press("pause")
     assert timers.delays() == []
     assert opened.button("play").is_visible()
 
@@ -331,7 +331,7 @@ def test_another_order_moves_the_cell_and_nothing_else(live):
     opened = live(widget)
     before = marked(opened, "now"), marked(opened, "later"), opened.text(LINE)
     bhts = torch.einsum(*given)
-    opened.control("order of the result").select_option("tsbh")
+    opened.select("order of the result", "tsbh")
     assert opened.control("equation").input_value() == "tbhd,sbhd->tsbh"
     after = marked(opened, "now"), marked(opened, "later"), opened.text(LINE)
     assert [x | {"result": []} for x in after[:2]] == list(before[:2])
@@ -345,7 +345,7 @@ def test_another_order_moves_the_cell_and_nothing_else(live):
     theirs = np.ravel_multi_index((1, 0, 2, 1), bhts.shape)
     assert f"number {place} of 48" in told and f"bhts it is number {theirs}" in told
     assert "result_tsbh = result_bhts.permute(2, 3, 0, 1)" in told
-    opened.control("order of the result").select_option("htbs")
+    opened.select("order of the result", "htbs")
     htbs = bhts.permute(1, 2, 0, 3)  # not its own inverse
     torch.testing.assert_close(result(opened), htbs.flatten(), atol=6e-4, rtol=0)
     told = opened.root_element.get_by_text("one sum of the same products").inner_text()
@@ -371,7 +371,7 @@ def test_letter_of_the_same_name_is_no_tensor(live):
 
 def test_letters_are_explained(live):
     opened = live(EinsumSteps({"scores": ("tbd,sbd->bts", *random("tbd,sbd->")[1:])}))
-    items = opened.root_element.locator(".mha-es-letters li").all_inner_texts()
+    items = opened.texts(".mha-es-letters li")
     roles = [item[0] + item.rpartition("\n")[2] for item in items]
     assert roles == [
         "bbatched: in first, second and the result",
@@ -379,19 +379,17 @@ def test_letters_are_explained(live):
         "skept: in second and the result",
         "dsummed: in first and second, not in the result",
     ]
-    assert "For every b, t and s: add 5 products, one for every d." in (
-        opened.root_element.inner_text()
-    )
+    assert "For every b, t and s: add 5 products, one for every d." in (opened.text())
     write(opened, "tbd,sbd->bs")
-    assert "add 15 products, one for every t and d" in opened.root_element.inner_text()
+    assert "add 15 products, one for every t and d" in opened.text()
 
 
 def test_examples_keep_the_letters_that_they_share(live):
     opened = live(EinsumSteps())
     choose(opened, 3)
-    opened.control("b").fill("0")
-    opened.control("t").fill("2")
-    opened.control("h").fill("1")
+    opened.fill("b", "0")
+    opened.fill("t", "2")
+    opened.fill("h", "1")
     choose(opened, 4)
     assert "result[t=2, s=0, b=0, h=1]" in opened.text(LINE)
     assert opened.control("equation").input_value() == "tbhd,sbhd->tsbh"
@@ -400,7 +398,7 @@ def test_examples_keep_the_letters_that_they_share(live):
 def test_wrong_equation_is_a_sentence_and_can_be_mended(live):
     opened = live(EinsumSteps([random("td,sd->ts")]))
     box = "x => JSON.stringify(x.getBoundingClientRect())"
-    before = opened.root_element.evaluate(box)
+    before = opened.measure(box)
     for equation, sentence in {
         "td,sd->tx": "the letter x stands after the arrow, but no operand has it",
         "td,td->t": "the letter t has two sizes, 3 and 4 (in second)",
@@ -414,7 +412,7 @@ def test_wrong_equation_is_a_sentence_and_can_be_mended(live):
     }.items():
         write(opened, equation)
         assert sentence in opened.text(".mha-problem")
-        assert opened.root_element.evaluate(box) == before  # the page does not jump
+        assert opened.measure(box) == before  # the page does not jump
         assert opened.root_element.locator("pre").evaluate(
             "x => !!x.closest('[inert]')"
         )
@@ -443,9 +441,9 @@ def test_four_axes_fit_one_screen_with_all_that_takes_part(live, screen):
     q, k = (torch.arange(8 * n).view(n, 2, 2, 2) % 4 for n in (2, 3))
     given = [("tbhd,sbhd->tsbh", {"q": q, "k": k})]  # as chapter 6 has it
     opened = live(EinsumSteps(given), viewport=viewport, folded=True)
-    opened.control("t").fill("1")
-    opened.control("s").fill("2")
-    assert opened.root_element.bounding_box()["height"] <= most
+    opened.fill("t", "1")
+    opened.fill("s", "2")
+    assert opened.box()["height"] <= most
     pane = opened.root_element.locator(".mha-es-tensors")
     assert pane.evaluate("x => x.scrollHeight <= x.clientHeight")  # nothing is cut off
     assert [len(x) for x in marked(opened, "now").values()] == [1, 1, 0]
@@ -493,25 +491,25 @@ def test_what_to_try(live):
         ("sum one more", "td,sd->t"),
         ("transpose: ts → st", "td,sd->st"),
     ]:
-        opened.button(title).click()
+        opened.press(title)
         assert opened.control("equation").input_value() == tried
         expected = torch.einsum(tried, q, k).flatten()
         torch.testing.assert_close(result(opened), expected, atol=6e-4, rtol=0)
         assert opened.text(".mha-note")
-    opened.button("reset").click()
+    opened.press("reset")
     assert opened.control("equation").input_value() == equation
 
 
 def test_a_cell_that_is_clicked_begins_at_its_first_step_and_says_so_far(live):
     opened = live(EinsumSteps([random("td,sd->ts")]))
     cell(opened, "result", 6).click()
-    opened.button("next").click()
+    opened.press("next")
     cell(opened, "result", 7).click()
     assert "step 1 of 5" in opened.text(LINE)
     sign = opened.root_element.locator(".mha-es-sofar")
     for _ in range(4):
         assert sign.is_visible() and sign.inner_text() == "; framed: so far"
-        opened.button("next").click()
+        opened.press("next")
     assert not sign.is_visible()
 
 
@@ -519,7 +517,7 @@ def test_products_beyond_the_edge_have_a_sign(live):
     opened = live(EinsumSteps([random("td,sd->ts")]), viewport=PHONE)
     terms = opened.root_element.locator(".mha-es-terms")
     sign = "x => getComputedStyle(x, '::after').content"
-    opened.button("sum one more").click()
+    opened.press("sum one more")
     assert terms.evaluate(sign) == '"▸"'
     terms.evaluate("x => x.scrollTo(x.scrollWidth, 0)")
     expect(terms).not_to_have_attribute("data-further", "")
@@ -528,11 +526,11 @@ def test_products_beyond_the_edge_have_a_sign(live):
 
 def test_the_list_names_no_equation_that_is_not_shown(live):
     opened = live(EinsumSteps({"one": random("td,sd->ts"), "two": random("td,sd->st")}))
-    before = [*opened.root_element.locator(".mha-tries button").all_inner_texts()]
-    opened.button("sum one more").click()
+    before = [*opened.texts(".mha-tries button")]
+    opened.press("sum one more")
     texts = opened.control(EXAMPLE).locator("option").all_inner_texts()
     assert texts == ["one", "two"]
-    after = opened.root_element.locator(".mha-tries button").all_inner_texts()
+    after = opened.texts(".mha-tries button")
     assert after[0] == before[0]
 
 
@@ -540,44 +538,48 @@ def test_what_is_tried_or_typed_begins_at_its_first_step(live):
     widget = EinsumSteps([random("td,sd->ts")])
     widget.at = {"t": 2, "s": 3, "d": 4}
     opened = live(widget)
-    for title in opened.root_element.locator(".mha-tries button").all_inner_texts():
-        opened.button("reset").click()
+    for title in opened.texts(".mha-tries button"):
+        opened.press("reset")
         button = opened.button(title)
         button.click()
         said = opened.text(LINE)
         assert "t=2" in said and ", step 1 of " in said
         note = opened.text(".mha-note")
-        opened.button("next").click()
+        opened.press("next")
         assert ", step 2 of " in opened.text(LINE)
         assert button.get_attribute("aria-pressed") == "true"
         assert opened.text(".mha-note") == note != ""
-    opened.button("reset").click()
+    opened.press("reset")
     assert "step 5 of 5" in opened.text(LINE)
     write(opened, "td,sd->t")
     assert "result[t=2], step 1 of 20" in opened.text(LINE)
 
 
+# Of the strip of products: is the one of this step seen whole, is one cut off on the
+# left, and is the strip at its end?
+STRIP = """root => {
+    const strip = root.querySelector('.mha-es-terms');
+    const frame = strip.getBoundingClientRect();
+    const all = [...strip.querySelectorAll('li')].map(x => x.getBoundingClientRect());
+    const now = [...strip.querySelectorAll('li')].findIndex(
+        x => x.ariaCurrent === 'step');
+    return [
+        all[now].left >= frame.left - 1 && all[now].right <= frame.right + 1,
+        [...strip.children].map(x => x.getBoundingClientRect()).some(
+            x => x.left < frame.left - 1 && x.right > frame.left + 1),
+        strip.scrollLeft + strip.clientWidth >= strip.scrollWidth - 1,
+    ];
+}"""
+
+
 @pytest.mark.parametrize("screen", MOST)
 def test_the_product_of_this_step_is_seen_whole(live, screen):
     opened = live(EinsumSteps([random("tb,sd->t")]), viewport=MOST[screen][0])
-    whole = """x => [...x.querySelectorAll('li')].map(y => {
-        const [a, b] = [y, x].map(z => z.getBoundingClientRect());
-        return a.left >= b.left - 1 && a.right <= b.right + 1; })"""
-    strip = opened.root_element.locator(".mha-es-terms")
     for _ in range(19):
-        seen = strip.evaluate(whole)
-        now = strip.locator("li").evaluate_all(
-            "all => all.findIndex(x => x.ariaCurrent === 'step')"
-        )
-        assert seen[now]
-        edge = strip.evaluate(
-            "x => [...x.children].some(y => y.getBoundingClientRect().left"
-            " < x.getBoundingClientRect().left - 1 && y.getBoundingClientRect().right"
-            " > x.getBoundingClientRect().left + 1)"
-        )
-        last = strip.evaluate("x => x.scrollLeft + x.clientWidth >= x.scrollWidth - 1")
+        whole, edge, last = opened.measure(STRIP)
+        assert whole
         assert not edge or last  # cut off on one side at most
-        opened.button("next").click()
+        opened.press("next")
 
 
 def test_the_lead_says_the_word_of_a_button_that_stands_out(live):
@@ -608,7 +610,7 @@ def test_the_lead_tells_what_the_next_press_does(live):
     assert not opened.button("next").evaluate(invited)
     write(opened, "td,sd->tx")
     assert opened.text(".mha-lead").startswith("Mend the equation")
-    assert opened.root_element.locator(".mha-invite").count() == 0
+    assert opened.count(".mha-invite") == 0
     write(opened, "td,sd->")
     assert "Press “next”" in opened.text(".mha-lead")
 
@@ -618,7 +620,7 @@ def test_an_example_begins_at_the_first_step_of_a_sum_that_is_not_0(live):
     for n in range(1, len(EinsumSteps().equations)):
         choose(opened, 0)
         cell(opened, "result", 5).click()  # t = 1, s = 2
-        opened.button("next").click()
+        opened.press("next")
         choose(opened, n)
         assert "step 2" not in opened.text(LINE)
         assert "step 3" not in opened.text(LINE)
@@ -635,11 +637,11 @@ def test_a_cell_that_stays_0_in_the_next_example_is_left(live):
 
 def test_a_key_or_a_slider_leads_to_the_first_step_of_a_cell(live):
     opened = live(EinsumSteps([random("td,sd->ts")]))
-    opened.button("next").click()
+    opened.press("next")
     opened.root_element.get_by_role("application").press("ArrowRight")
     assert "s=1], step 1 of 5" in opened.text(LINE)
-    opened.button("next").click()
-    opened.control("t").fill("1")
+    opened.press("next")
+    opened.fill("t", "1")
     assert "t=1, s=1], step 1 of 5" in opened.text(LINE)
 
 
@@ -653,12 +655,12 @@ def test_nothing_for_axe_to_find(live):
     opened = live(EinsumSteps())
     opened.table(ALL)
     opened.table(SUM)
-    opened.button("next").click()
+    opened.press("next")
     assert opened.faults() == []
     for summary in opened.root_element.locator("summary").all()[::-1]:
         summary.click()
     choose(opened, 3)
-    opened.button("next").click()
+    opened.press("next")
     assert opened.faults() == []
     write(opened, "td->x")
     assert opened.faults() == []
@@ -789,14 +791,14 @@ def test_a_turned_result_is_seen_to_be_turned(live):
         EinsumSteps({"alike": ("te,se->ts", x, x), "mixed": (equation, a, b)})
     )
     before = result(opened)
-    opened.button("transpose: te → et").click()
+    opened.press("transpose: te → et")
     assert opened.control("equation").input_value() == "ts,se->et"
     note = "Now “mixed”. Each sum is that of ts,se->te,"
     assert opened.text(".mha-note").startswith(note)
     framed = opened.root_element.locator("[data-state=result]")
     sums = {framed.inner_text()}  # of a cell whose sum is seen to grow
     for _ in range(3):
-        opened.button("next").click()
+        opened.press("next")
         sums.add(framed.inner_text())
         hint = opened.text(".mha-lead")
     assert len(sums) == 4
@@ -817,14 +819,14 @@ def test_chapter_begins_with_a_sum_that_grows_with_each_step_to_come(live):
     framed = opened.root_element.locator("[data-state=result]")
     seen = [framed.inner_text()]
     while opened.button("next").get_attribute("aria-disabled") == "false":
-        opened.button("next").click()
+        opened.press("next")
         seen.append(framed.inner_text())
     assert seen == ["0", "1", "5"]
 
 
 def test_on_paper_every_product_is_seen(live):
     opened = live(EinsumSteps(), viewport=PHONE)
-    opened.button("sum one more").click()
+    opened.press("sum one more")
     inside = """x => [...x.children].every(y =>
         y.getBoundingClientRect().right <= x.getBoundingClientRect().right)"""
     terms = opened.root_element.locator(".mha-es-terms")

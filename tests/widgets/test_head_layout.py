@@ -337,8 +337,8 @@ def test_both_ways_go_on_step_by_step(live):
             reached = step and len(steps) == len(RECIPES[name])
             assert (verdicts[which] in head(opened, which)) == bool(reached)
     assert opened.button("back").get_attribute("aria-disabled") == "true"
-    opened.button("next step").click()
-    opened.button("back").click()
+    opened.press("next step")
+    opened.press("back")
     assert contents(opened) == labelled(_run(["x"], widget.sizes), widget)
 
 
@@ -350,11 +350,11 @@ def test_numbers_travel_to_their_new_places(live):
     """Those that change their place in the tables do, and no cell of memory."""
     widget = HeadLayout(2, 6, 3)
     opened = live(widget)
-    opened.button("from the start").click()
-    opened.button("next step").click()
+    opened.press("from the start")
+    opened.press("next step")
     before = _run(RECIPES[SPLIT][:2], widget.sizes).flatten().tolist()
     opened.page.evaluate("document.getAnimations().forEach(one => one.finish())")
-    opened.button("next step").click()
+    opened.press("next step")
     moving = {int(element) for element in way(opened).evaluate(MOVING)}
     after = widget.result().flatten().tolist()
     assert moving >= {x for x, y in zip(before, after) if x != y} != set()
@@ -366,7 +366,7 @@ def test_numbers_travel_to_their_new_places(live):
 def test_numbers_stand_still_where_motion_is_reduced(live):
     opened = live(HeadLayout(), reduced_motion="reduce")
     for name in ("from the start", "next step", "next step"):
-        opened.button(name).click()
+        opened.press(name)
         assert way(opened).evaluate(MOVING) == []
 
 
@@ -377,10 +377,10 @@ def test_memory_stays_or_is_copied(live):
     before, after = (
         [widget._name(i) for i in line] for line in (context, range(len(context)))
     )
-    opened.button("from the start").click()
+    opened.press("from the start")
     strips = [strip(opened)]
     for _ in range(3):
-        opened.button("next step").click()
+        opened.press("next step")
         strips.append(strip(opened))
     assert strips == [before, before, after, after]
     assert way(opened, 1).is_hidden()
@@ -395,8 +395,8 @@ def test_brackets_tell_which_head_reads_each_cell(live):
 
 
 def outlined(opened):
-    return opened.root_element.locator(".mha-cell[aria-pressed=true]").evaluate_all(
-        "nodes => nodes.map(one => one.dataset.element)"
+    return opened.measure_all(
+        ".mha-cell[aria-pressed=true]", "nodes => nodes.map(one => one.dataset.element)"
     )
 
 
@@ -405,12 +405,12 @@ def test_click_follows_an_element_everywhere(live):
     opened = live(widget)
     way(opened).locator("td .mha-cell", has_text="b2").click()
     assert outlined(opened) == ["6"] * 4  # memory and table of both ways
-    said = opened.root_element.locator(".mha-ways + output").inner_text()
+    said = opened.text(".mha-ways + output")
     assert said.startswith("b2 belongs to token b, head 1; below it lies in token a")
     path = way(opened).locator(".mha-path").inner_text()
     index = (widget.result() == 6).nonzero()[0].tolist()
     assert path == f"b2 is at {index}: 0·12 + 1·2 + 1·4 + 0·1 = cell 6"
-    opened.button("from the start").click()
+    opened.press("from the start")
     assert outlined(opened) == ["6"] * 4  # and of every step
 
 
@@ -448,7 +448,7 @@ def test_every_recipe_can_be_chosen_on_both_sides(live):
     unfold(opened)
     for trait, label in enumerate(["show", "compare with"]):
         for name in NAMES:
-            opened.control(label).select_option(name)
+            opened.select(label, name)
             found = contents(opened, trait)
             if name == REFUSED:
                 assert "RuntimeError: view size is not compatible" in (
@@ -457,7 +457,7 @@ def test_every_recipe_can_be_chosen_on_both_sides(live):
                 continue
             result = _run(RECIPES[name], widget.sizes)
             assert found == labelled(result, widget), name
-    opened.control("compare with").select_option("nothing")
+    opened.select("compare with", "nothing")
     assert way(opened, 1).is_hidden()
 
 
@@ -474,17 +474,17 @@ def test_free_play_and_undo_by_keyboard(live):
         ("view", "(B, H, T, D)", ["x", "view(B, H, T, D)"]),
         ("transpose", "(1, 3)", ["x", "view(B, H, T, D)", "transpose(1, 3)"]),
     ]:
-        opened.control("add a step").select_option(operation)
-        opened.control("arguments").select_option(argument)
+        opened.select("add a step", operation)
+        opened.select("arguments", argument)
         opened.button("append").focus()
         press("Enter")
         assert contents(opened) == labelled(_run(steps, widget.sizes), widget)
     assert opened.control("show").locator("option:checked").inner_text() == (
         "your own steps"
     )
-    opened.control("add a step").select_option("view")
-    opened.control("arguments").select_option("(B, T, E)")
-    opened.button("append").click()
+    opened.select("add a step", "view")
+    opened.select("arguments", "(B, T, E)")
+    opened.press("append")
     assert "! torch raises RuntimeError" in head(opened)
     assert opened.button("append").is_disabled()
     opened.button("undo").focus()
@@ -495,22 +495,22 @@ def test_free_play_and_undo_by_keyboard(live):
 def test_reset_restores_the_lesson_and_clear_empties(live):
     widget = HeadLayout(2, 6, 3)
     opened = live(widget)
-    lesson = opened.root_element.inner_text()
+    lesson = opened.text()
     unfold(opened)
-    opened.control("T").select_option("1")
-    opened.button("clear").click()
+    opened.select("T", "1")
+    opened.press("clear")
     assert way(opened, 1).is_hidden() and len(strip(opened)) == 6
-    opened.button("reset").click()
+    opened.press("reset")
     unfold(opened)
-    assert opened.root_element.inner_text() == lesson
+    assert opened.text() == lesson
 
 
 def test_split_offers_cat_alone(live):
     opened = live(HeadLayout(show=CONCAT))
     unfold(opened)
-    opened.button("clear").click()
-    opened.control("add a step").select_option("split")
-    opened.button("append").click()
+    opened.press("clear")
+    opened.select("add a step", "split")
+    opened.press("append")
     offered = opened.control("add a step").locator("option").all_inner_texts()
     assert offered == ["cat"]
 
@@ -528,7 +528,7 @@ def test_places_are_read_only_where_numbers_travel(live):
     }""")
     way(opened).locator(".mha-cell").nth(9).click()
     read = opened.page.evaluate("window.read")
-    opened.button("from the start").click()
+    opened.press("from the start")
     assert (read, opened.page.evaluate("window.read") > 0) == (0, True)
 
 
@@ -542,17 +542,17 @@ def test_what_did_not_change_is_not_drawn_anew(live):
     for which in (0, 1):
         way(opened, which).evaluate(watch)
     unfold(opened)
-    opened.button("append").click()
+    opened.press("append")
     first, second = (way(opened, which).evaluate("x => x.touched") for which in (0, 1))
     assert first > 0 and second == 0
 
 
 def test_the_next_step_is_drawn_with_the_elements_of_the_last(live):
     opened = live(HeadLayout(2, 6, 3))
-    opened.button("from the start").click()
+    opened.press("from the start")
     cells = ".mha-memory [data-element]"
     way(opened).locator(cells).evaluate_all("all => all.forEach(x => (x.kept = true))")
-    opened.button("next step").click()
+    opened.press("next step")
     kept = way(opened).locator(cells).evaluate_all("all => all.map(x => x.kept)")
     assert kept == [True] * 12
 
@@ -561,9 +561,9 @@ def test_numbers_on_their_way_stop_where_others_are_shown(live):
     """A cell stays and shows another number, which has not been on the way."""
     opened = live(HeadLayout(2, 6, 3))
     for name in ("from the start", "next step", "next step"):
-        opened.button(name).click()
+        opened.press(name)
     assert way(opened).evaluate(MOVING)
-    opened.button("from the start").click()  # more than one step: nothing travels
+    opened.press("from the start")  # more than one step: nothing travels
     assert way(opened).evaluate(MOVING) == []
 
 
@@ -571,11 +571,11 @@ def test_sizes_change_the_answer(live):
     opened = live(HeadLayout())
     unfold(opened)
     assert "only because" not in head(opened, 1)
-    opened.control("T").select_option("1")
+    opened.select("T", "1")
     assert "✓ ready for attention. But only because T = 1" in head(opened, 1)
-    opened.control("T").select_option("4")
-    opened.control("H").select_option("3")
-    opened.control("D").select_option("4")
+    opened.select("T", "4")
+    opened.select("H", "3")
+    opened.select("D", "4")
     assert opened.control("B").locator("option").all_inner_texts() == ["1"]  # 48 cells
     widget = HeadLayout(4, 12, 3)
     assert contents(opened) == labelled(widget.result(), widget)
@@ -589,7 +589,7 @@ def test_colours_by_token(live):
     )
     cells = opened.root_element.locator(".mha-memory button")
     by_head = cells.evaluate_all(colours)
-    opened.control("colours show").select_option("the token")
+    opened.select("colours show", "the token")
     by_token = cells.evaluate_all(colours)
     assert "rgba(0, 0, 0, 0)" not in by_head + by_token
     assert [by_head.index(x) for x in by_head] == [0, 0, 2, 2] * 3
@@ -630,7 +630,7 @@ def test_fits_a_small_phone(live):
     opened = live(widget, viewport={"width": 320, "height": 640})
     unfold(opened)
     assert opened.width() == 320
-    cut = opened.root_element.evaluate(
+    cut = opened.measure(
         """root => [...root.querySelectorAll('.mha-way *')].filter(one =>
             !one.closest('.mha-tables table') // which scroll in their frame
             && one.getBoundingClientRect().right > 320).length"""
@@ -662,13 +662,13 @@ def test_bad_state_is_a_sentence(live):
 
 def test_a_verdict_is_of_the_step_that_is_shown(live):
     opened = live(HeadLayout(T=2, embed_dim=6, num_heads=3))
-    opened.button("from the start").click()
+    opened.press("from the start")
     for i in (0, 1):
         assert "… as it lies in memory" in head(opened, i)
-    opened.button("next step").click()
+    opened.press("next step")
     assert "… right so far" in head(opened)
     assert "✗ tokens are mixed" in head(opened, 1)
-    opened.button("next step").click()
+    opened.press("next step")
     assert "✓ ready for attention" in head(opened)
 
 
@@ -679,14 +679,14 @@ def test_two_right_orders_are_to_be_tried(live):
     for button in opened.root_element.locator(".mha-tries button").all():
         button.click()
         assert button.get_attribute("aria-pressed") == "true"
-        paths = opened.root_element.locator(".mha-path").all_inner_texts()
+        paths = opened.texts(".mha-path")
         rows[button.inner_text()] = [path.split(":")[0] for path in paths]
-        said = opened.root_element.inner_text()
+        said = opened.text()
         whose = button.inner_text()[:2]
         assert ("u0: two places, and both are right" in said) == (whose == "u0")
         assert ("u3: one place in both orders" in said) == (whose == "u3")
-    opened.button("back").click()
-    assert "u3 belongs to token u of sequence 1" in opened.root_element.inner_text()
+    opened.press("back")
+    assert "u3 belongs to token u of sequence 1" in opened.text()
     assert rows == {
         "u0 in both orders": ["u0 is at [1, 0, 0]", "u0 is at [2, 0, 0]"],
         "u3 in both orders": ["u3 is at [3, 0, 0]", "u3 is at [3, 0, 0]"],
@@ -815,7 +815,7 @@ def test_two_right_orders_ask_where_one_number_is(live, name):
     assert (opened.text(".mha-question") == asks("a0")) == (name == "orders")
     assert ("✗" in opened.text(".mha-lead")) == (name != "orders")
     if name == "orders":
-        opened.button("u3 in both orders").click()
+        opened.press("u3 in both orders")
         assert opened.text(".mha-question") == asks("u3")
 
 
@@ -824,13 +824,13 @@ def test_who_follows_a_number_is_told_to_go_on(live):
     opened = live(IN_THE_BOOK["chapter 3"]())
     framed = opened.root_element.locator(".mha-invite")
     assert framed.count() == 0
-    opened.button("follow b3 step by step").click()
+    opened.press("follow b3 step by step")
     for _ in range(2):
         lead = opened.text(".mha-lead")
         assert "One colour = one head. Top: correct, bottom: wrong." in lead
         assert "Press “next step” and watch b3." in lead
         assert framed.all_inner_texts() == ["next step"]
-        opened.button("next step").click()
+        opened.press("next step")
     assert "One colour = one head" in opened.text(".mha-lead") and framed.count() == 0
 
 
@@ -858,10 +858,10 @@ def test_where_the_followed_number_lies_is_said_at_every_step(live):
                 assert said().startswith(start)
                 kinds.add(right)
     assert kinds == {True, False}
-    opened.button("from the start").click()
+    opened.button("from the start").click()  # the pointer leaves the cells
     assert said() == "c3: feature 3 of token c, number 1 of head 1."
-    opened.button("next step").click()
-    opened.control("compare with").select_option("nothing")
+    opened.press("next step")
+    opened.select("compare with", "nothing")
     assert said() == "c3 belongs to token c, head 1, and lies there ✓."
 
 
@@ -919,13 +919,13 @@ def test_every_step_of_every_pair_fits_one_screen(live, name, viewport, most):
     high = {}
     for other in beside.locator("option").all_inner_texts():
         beside.select_option(label=other)
-        opened.button("from the start").click()
+        opened.press("from the start")
         while True:
             count = opened.text(".mha-count")
-            high[other, count] = opened.root_element.evaluate("x => x.offsetHeight")
+            high[other, count] = opened.measure("x => x.offsetHeight")
             if not opened.button("next step").count():
                 break
-            opened.button("next step").click()
+            opened.press("next step")
     assert len(high) >= 8
     assert {pair: x for pair, x in high.items() if x > most} == {}
 
@@ -933,13 +933,13 @@ def test_every_step_of_every_pair_fits_one_screen(live, name, viewport, most):
 def test_of_two_ways_that_have_not_parted_both_can_be_pressed(live):
     """A visitor took the pale one for disabled."""
     opened = live(HeadLayout(), reduced_motion="reduce")
-    opened.button("from the start").click()
+    opened.press("from the start")
     below = opened.root_element.locator(".mha-way").nth(1)
     assert "as above." in below.inner_text()
     assert below.locator(".mha-state").evaluate(PALE) == "1"
     below.locator("td .mha-cell", has_text="b2").click()
     assert outlined(opened) == ["6"] * 4
-    opened.button("next step").click()
+    opened.press("next step")
     assert "as above" not in below.inner_text()
 
 
@@ -952,11 +952,11 @@ def test_where_no_way_is_wrong_by_luck_the_lesson_stays_its_own(live, ones):
     opened = live(IN_THE_BOOK["chapter 3"](), folded=False)
     tries = opened.root_element.locator(".mha-tries button")
     for letter in ones:
-        opened.control(letter).select_option("1")
+        opened.select(letter, "1")
     assert opened.text(".mha-question") == "Where does each number go?"
     assert opened.text(".mha-lead").endswith("Both are right at these sizes.")
     assert tries.all_inner_texts() == ["wrong: view alone", "wrong: heads interleaved"]
-    opened.button("reset").click()
+    opened.press("reset")
     assert opened.text(".mha-question") == "Where does each number go?"
     assert tries.count() == 3
 
@@ -977,14 +977,14 @@ def test_the_lesson_has_its_room_from_the_start(live, name, viewport, _):
     opened = live(
         IN_THE_BOOK[name]() if name == "orders" else lesson, viewport=viewport
     )
-    high = {opened.root_element.evaluate("x => x.offsetHeight")}
+    high = {opened.measure("x => x.offsetHeight")}
     for button in [*opened.root_element.locator(".mha-tries button").all(), "reset"]:
         (opened.button(button) if button == "reset" else button).click()
-        high.add(opened.root_element.evaluate("x => x.offsetHeight"))
+        high.add(opened.measure("x => x.offsetHeight"))
     for button in ("next step", "next step", "back"):
         if opened.button(button).count():
-            opened.button(button).click()
-            high.add(opened.root_element.evaluate("x => x.offsetHeight"))
+            opened.press(button)
+            high.add(opened.measure("x => x.offsetHeight"))
     assert len(high) == 1
 
 
@@ -1018,7 +1018,7 @@ BRACKETS = """() => [...document.querySelectorAll('.mha-begins.mha-ends .mha-rea
 @pytest.mark.parametrize("viewport", [DESK, PHONE], ids=["desk", "phone"])
 def test_no_letter_stands_on_another(live, viewport):
     opened = live(HeadLayout(T=2, embed_dim=6, num_heads=3), viewport=viewport)
-    opened.button("wrong: heads interleaved").click()
+    opened.press("wrong: heads interleaved")
     crosses = opened.page.evaluate(COLLIDES)
     assert len(crosses) == 8 and max(crosses) <= 0.5
     brackets = opened.page.evaluate(BRACKETS)
@@ -1029,5 +1029,5 @@ def test_what_is_followed_keeps_its_name_whatever_is_compared(live):
     opened = live(HeadLayout(T=2, embed_dim=6, num_heads=3))
     for way in ("wrong: heads interleaved", "wrong: view alone"):
         assert opened.button("follow b3 step by step").is_visible()
-        opened.button(way).click()
+        opened.press(way)
     assert opened.button("follow b3 step by step").is_visible()

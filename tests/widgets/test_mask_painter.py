@@ -96,10 +96,10 @@ def test_each_rule_by_its_control(live):
     causal = causal_mask(T, S, align="bottom-right")
     check(opened, causal)
 
-    opened.control("real keys").fill("4")
+    opened.fill("real keys", "4")
     right = padding_mask(torch.tensor([4]), S)[0]
     check(opened, causal & right)
-    opened.control("padding on the").select_option("left")
+    opened.select("padding on the", "left")
     check(opened, causal & right.flip(1))
     opened.control("real keys").press("End")  # the largest value: no padding
     check(opened, causal)
@@ -110,7 +110,7 @@ def test_each_rule_by_its_control(live):
     opened.control("window").press("Home")
     opened.control("causal").press("Space")
     check(opened, everything)
-    opened.control("block").fill("3")
+    opened.fill("block", "3")
     t, s = torch.arange(T)[:, None] + S - T, torch.arange(S)
     check(opened, t // 3 == s // 3)
     stands.select_option("key 0 (top-left)")
@@ -120,7 +120,7 @@ def test_each_rule_by_its_control(live):
 def test_a_window_without_causal_reaches_both_ways(live):
     t, s = torch.arange(T)[:, None], torch.arange(S)
     opened = live(painter())
-    opened.control("window").fill("2")
+    opened.fill("window", "2")
     check(opened, (t - s).abs() < 2)
 
 
@@ -155,7 +155,7 @@ def test_a_finger_paints_only_when_told_to(live):
     check(opened, mask)
     assert f"“{QUERIES[1]}” → key “{KEYS[4]}”" in opened.text(".mha-painting ~ output")
     assert drawn.evaluate(scrolls) == "pan-y"
-    opened.button("Paint with a finger").click()
+    opened.press("Paint with a finger")
     assert drawn.evaluate(scrolls) == "pinch-zoom"
     drawn.scroll_into_view_if_needed()
     opened.page.touchscreen.tap(*cell(opened, 1, 4))
@@ -170,16 +170,16 @@ def test_who_has_a_mouse_needs_no_leave_to_paint(live):
 def test_padding_is_tinted_and_who_sees_it_is_warned_of(live):
     opened = live(MaskPainter(7))
     opened.page.evaluate(FILLS)
-    opened.button("add padding").click()
+    opened.press("add padding")
     fills = opened.page.evaluate("window.fills.slice(0, 49)")
     columns = [{fills[7 * t + s] for t in range(s)} for s in range(7)]  # above, hidden
     assert columns[1] == columns[2] != columns[3] == columns[6]
     assert all(len(found) == 1 for found in columns[1:])
     warnings = opened.root_element.locator(".mha-checks .mha-warning:visible")
     assert warnings.count() == 0
-    opened.button("Swap True and False").click()
+    opened.press("Swap True and False")
     assert "Every query sees padding." in warnings.all_inner_texts()
-    opened.button("add padding").click()
+    opened.press("add padding")
     grid = opened.root_element.locator(".mha-paint")
     grid.press("PageDown")
     for key, said in [
@@ -191,7 +191,7 @@ def test_padding_is_tinted_and_who_sees_it_is_warned_of(live):
         grid.press(key)
         grid.press("Space")
         assert said in warnings.all_inner_texts()
-    opened.button("padding on the left").click()
+    opened.press("padding on the left")
     (empty,) = (x for x in warnings.all_inner_texts() if x.startswith("Empty row"))
     assert "torch's softmax gives NaN" in empty
 
@@ -204,7 +204,7 @@ def test_the_tint_of_the_padding_has_a_word(live, viewport, scheme):
     legend = opened.root_element.locator(".mha-turned > span").first
     assert legend.is_hidden()
     opened.page.evaluate(FILLS)
-    opened.button("add padding").click()
+    opened.press("add padding")
     assert legend.inner_text().strip() == "padding"
     tint = opened.page.evaluate(
         "window.fills[6]"
@@ -221,20 +221,20 @@ def test_the_tint_of_the_padding_has_a_word(live, viewport, scheme):
     assert swatch == pytest.approx(drawn, abs=2)
     place, map_ = (
         legend.bounding_box(),
-        opened.root_element.locator(".mha-paint canvas").bounding_box(),
+        opened.box(".mha-paint canvas"),
     )
     assert 0 <= place["y"] - map_["y"] - map_["height"] < 12
-    below = opened.root_element.locator(".mha-checks").bounding_box()
-    opened.button("Swap True and False").click()
+    below = opened.box(".mha-checks")
+    opened.press("Swap True and False")
     assert legend.is_hidden()  # the padding is seen now: no cell has its colour
-    assert opened.root_element.locator(".mha-checks").bounding_box() == below
+    assert opened.box(".mha-checks") == below
 
 
 def test_what_to_try_keeps_the_padding_of_the_lesson(live):
     lesson = MaskPainter(T, S)
     lesson.length = 2
     opened = live(lesson)
-    opened.button("padding on the left").click()
+    opened.press("padding on the left")
     check(opened, causal_mask(T, S) & (torch.arange(S) >= S - 2))
 
 
@@ -261,14 +261,11 @@ def test_what_to_try(live):
     opened = live(painter(block=2, query=1))
     before = shown(opened)[0]
     for title, mask in tried.items():
-        opened.button(title).click()
+        opened.press(title)
         check(opened, mask)
-        assert (
-            opened.text(".mha-note")
-            and opened.button(title).get_attribute("aria-pressed") == "true"
-        )
+        assert opened.text(".mha-note") and opened.pressed(title)
     for _ in tried:
-        opened.button("Undo").click()
+        opened.press("Undo")
     check(opened, before)
 
 
@@ -337,21 +334,21 @@ def test_swapped_polarity_turns_rules_and_paint(live):
     swap.click()
     check(opened, ~mask)
     assert swap.get_attribute("aria-pressed") == "true"
-    assert "what rules allow is hidden" in opened.root_element.inner_text()
-    opened.button("Remove the paint").click()
+    assert "what rules allow is hidden" in opened.text()
+    opened.press("Remove the paint")
     check(opened, ~causal_mask(T, S))
     swap.click()
     check(opened, causal_mask(T, S))
-    assert "what rules allow is hidden" not in opened.root_element.inner_text()
+    assert "what rules allow is hidden" not in opened.text()
 
 
 def test_rules_go_on_working_when_swapped(live):
     opened = live(painter())
-    opened.button("Swap True and False").click()
+    opened.press("Swap True and False")
     check(opened, torch.zeros(T, S, dtype=torch.bool))
     opened.control("causal").check()
     check(opened, ~causal_mask(T, S))
-    opened.control("real keys").fill("3")
+    opened.fill("real keys", "3")
     real = padding_mask(torch.tensor([3]), S)[0]
     check(opened, ~(causal_mask(T, S) & real))
     assert opened.button("Remove the paint").is_disabled()
@@ -414,14 +411,14 @@ def test_reset_returns_to_how_it_came_and_can_be_undone(live):
     opened = live(painter(causal=True, length=4))
     came = causal_mask(T, S) & padding_mask(torch.tensor([4]), S)[0]
     opened.page.mouse.click(*cell(opened, 0, 3))
-    opened.control("block").fill("2")
-    opened.button("Swap True and False").click()
+    opened.fill("block", "2")
+    opened.press("Swap True and False")
     changed = shown(opened)[0]
     assert not torch.equal(changed, came)
-    opened.button("reset").click()
+    opened.press("reset")
     check(opened, came)
     assert opened.control("block").input_value() == "0"
-    opened.button("Undo").click()
+    opened.press("Undo")
     check(opened, changed)
 
 
@@ -442,10 +439,10 @@ def test_warnings(live):
     opened.page.mouse.click(*cell(opened, 1, 4))
     leak = "Future leak: “cat” sees “par”, a later key (1 such pair)."
     assert leak in opened.text(".mha-warning")
-    opened.button("Remove the paint").click()
-    opened.control("padding on the").select_option("left")
-    opened.control("real keys").fill("4")
-    opened.control(FORM).select_option("nn.MultiheadAttention, attn_mask")
+    opened.press("Remove the paint")
+    opened.select("padding on the", "left")
+    opened.fill("real keys", "4")
+    opened.select(FORM, "nn.MultiheadAttention, attn_mask")
     empty = "Empty row: “the”, “cat” see no key. The weights are 0 here"
     assert empty in opened.text(".mha-warning")
     assert "nn.MultiheadAttention, attn_mask they are NaN" in opened.text(
@@ -648,7 +645,7 @@ def test_flags_that_make_the_same_mask(live):
     layer, x = nn.MultiheadAttention(E, 1, batch_first=True), torch.randn(1, T, E)
     with pytest.raises(RuntimeError, match="attn_mask"):
         layer(x, x, x, is_causal=True)
-    opened.control(FORM).select_option("nn.MultiheadAttention, attn_mask")
+    opened.select(FORM, "nn.MultiheadAttention, attn_mask")
     assert "is_causal=True alone is an error" in opened.text(".mha-form")
 
 
@@ -695,7 +692,7 @@ def test_the_code_is_copied_or_selected(live, clipboard, said):
     page.evaluate(
         f'Object.defineProperty(navigator, "clipboard", {{value: {clipboard}}})'
     )
-    opened.button("Copy the code").click()
+    opened.press("Copy the code")
     assert said in opened.text(".mha-forms output")
     taken = page.evaluate("window.taken ?? getSelection().toString()")
     code = opened.root_element.locator(CODE).text_content()
@@ -719,7 +716,7 @@ def test_on_a_phone_both_maps_have_the_same_rows(live):
     opened.root_element.locator(".mha-map").nth(1).focus()
     for key in ("PageDown", "End"):
         opened.page.keyboard.press(key)
-    assert "Query “6” → key “6”" in opened.root_element.inner_text()
+    assert "Query “6” → key “6”" in opened.text()
     assert opened.pixels(at=1) != before
 
 
@@ -751,7 +748,7 @@ def test_nothing_for_axe_to_find(live, colours):
 
 def test_the_last_query_is_outlined_where_it_is_asked_about(live):
     opened = live(painter())
-    opened.button("read the wrong way round").click()
+    opened.press("read the wrong way round")
     assert opened.text(".mha-note").endswith("what does the last query see?")
     said = opened.root_element.get_by_text(f"Query “{QUERIES[-1]}” → key")
     assert said.count() == 1
@@ -992,11 +989,11 @@ def test_the_lead_says_what_to_do_next(live):
         opened.page.mouse.click(*cell(opened, 2, s))
     assert lead() == "An empty row: read the warning below."
     assert f"Empty row: “{QUERIES[2]}”" in opened.text(".mha-checks")
-    opened.button("Remove the paint").click()
+    opened.press("Remove the paint")
     assert lead() == first
-    opened.button("read the wrong way round").click()
+    opened.press("read the wrong way round")
     assert lead() == "To mend it, press “Swap True and False”."
-    opened.button("Swap True and False").click()
+    opened.press("Swap True and False")
     assert lead() == first
 
 
@@ -1018,7 +1015,7 @@ def test_of_a_mask_of_the_readers_own_its_cells_and_rows_are_counted(live):
     for s in range(1, S):
         opened.page.mouse.click(*cell(opened, 2, s))
     assert said() == "6 of 24 cells are hidden; 1 row is empty."
-    opened.control("real keys").fill("0")
+    opened.fill("real keys", "0")
     assert said() == "24 of 24 cells are hidden; 4 rows are empty."
 
 
@@ -1030,11 +1027,11 @@ def test_a_rule_that_is_read_the_wrong_way_round_shows_it(live, screen):
         const after = getComputedStyle(x, '::after');
         return [after.content, getComputedStyle(x).textDecorationLine].join(); }"""
     assert opened.page.evaluate(look) == "none,none"
-    rules = opened.root_element.locator(".mha-rules").bounding_box()
-    opened.button("Swap True and False").click()
+    rules = opened.box(".mha-rules")
+    opened.press("Swap True and False")
     shown = {"desk": '", inverted",none', "phone": "none,line-through"}[screen]
     assert opened.page.evaluate(look) == shown
-    assert opened.root_element.locator(".mha-rules").bounding_box() == rules
+    assert opened.box(".mha-rules") == rules
 
 
 @pytest.mark.parametrize("width", [304, 374, 1000])
@@ -1049,15 +1046,15 @@ def test_the_button_for_a_finger_stands_on_the_grid_and_moves_nothing(live, widt
     assert box["x"] == pytest.approx(before["x"], abs=1)
     opened.button("Paint with a finger").tap()
     assert grid.bounding_box() == before
-    weights = opened.root_element.locator(".mha-weights .mha-map").bounding_box()
+    weights = opened.box(".mha-weights .mha-map")
     assert weights["y"] == pytest.approx(before["y"], abs=1)
 
 
 @pytest.mark.parametrize("screen", MOST)
 def test_padding_and_swapped_are_two_words_in_one_line(live, screen):
     opened = live(MaskPainter(7), viewport=MOST[screen][0])
-    opened.button("add padding").click()
-    opened.button("Swap True and False").click()
+    opened.press("add padding")
+    opened.press("Swap True and False")
     for key in ("End", "Space"):  # a padding key is hidden again
         opened.root_element.locator(".mha-paint").press(key)
     words = opened.root_element.locator(".mha-turned > span")
@@ -1073,10 +1070,10 @@ def test_what_is_said_now_and_then_has_its_place(live, viewport, _):
     tops = """x => ['.mha-painting', '.mha-checks', '.mha-more'].map(part =>
         x.querySelector(part).getBoundingClientRect().top -
         x.getBoundingClientRect().top)"""
-    places = [opened.root_element.evaluate(tops)]
-    for button in opened.root_element.locator(".mha-tries button").all():
-        button.click()
-        places.append(opened.root_element.evaluate(tops))
-    opened.button("Swap True and False").click()
-    places.append(opened.root_element.evaluate(tops))
+    places = [opened.measure(tops)]
+    for at in range(opened.count(".mha-tries button")):
+        opened.press_in(".mha-tries button", at=at)
+        places.append(opened.measure(tops))
+    opened.press("Swap True and False")
+    places.append(opened.measure(tops))
     assert all(x == places[0] for x in places), places

@@ -58,22 +58,24 @@ def expected(model, tokenizer, text, off=(), temperature=1.0) -> dict:
 
 def next_tokens(opened) -> list[list[str]]:
     """[token, what is said of it] of each row."""
-    return opened.root_element.locator(".mha-next li").evaluate_all(
-        "all => all.map(x => [x.children[0].innerText, x.children[2].innerText])"
+    return opened.measure_all(
+        ".mha-next li",
+        "all => all.map(x => [x.children[0].innerText, x.children[2].innerText])",
     )
 
 
 def beside(opened) -> list[list[str]]:
     """The rows in sight of the table that holds both models, under the fold."""
     unfold(opened)
-    return opened.root_element.locator(".mha-beside tbody tr").evaluate_all(
+    return opened.measure_all(
+        ".mha-beside tbody tr",
         "all => all.filter(x => !x.hidden)"
-        ".map(x => [...x.cells].map(c => c.textContent))"
+        ".map(x => [...x.cells].map(c => c.textContent))",
     )
 
 
 def unfold(opened):
-    opened.root_element.locator(".mha-more").evaluate("x => (x.open = true)")
+    opened.measure_all(".mha-more", "all => all.forEach(x => (x.open = true))")
     opened.settle()
 
 
@@ -97,7 +99,7 @@ def ready(opened):
 def append(opened, token):
     """Press a bar, perhaps before the model has come."""
     before = opened.control("text").input_value()
-    opened.button(f"append “{token}”").click()
+    opened.press(f"append “{token}”")
     opened.page.wait_for_function(
         "before => document.querySelector('textarea').value !== before", arg=before
     )
@@ -105,7 +107,7 @@ def append(opened, token):
 
 
 def type_text(opened, text):
-    opened.control("text").fill(text)
+    opened.fill("text", text)
     ready(opened)
 
 
@@ -171,7 +173,7 @@ def test_what_the_page_computes_is_what_python_stored(live):
 @pytest.mark.parametrize("head", [(0, 0), (1, 2), (2, 3)])
 def test_the_map_is_that_of_the_head(live, model, tokenizer, head):
     opened = live(ModelLab(TEXT))
-    opened.button("L{0} H{1}: layer {0}, head {1}".format(*head)).click()
+    opened.press("L{0} H{1}: layer {0}, head {1}".format(*head))
     wanted = expected(model, tokenizer, TEXT, [(0, 3)])["maps"][head]
     for t, row in enumerate(opened.table(MAP)[1:]):
         cells = ["hidden" if s > t else f"{w:.3f}" for s, w in enumerate(wanted[t])]
@@ -183,16 +185,16 @@ def test_the_map_is_that_of_the_head(live, model, tokenizer, head):
 def test_heads_are_switched_off_and_on(live, model, tokenizer):
     opened = live(ModelLab(TEXT, off=[], head=(1, 1)))
     assert len(beside(opened)) == 1
-    opened.button("turn L1 H1 off: layer 1, head 1").click()
+    opened.press("turn L1 H1 off: layer 1, head 1")
     ready(opened)
     assert_shows(opened, model, tokenizer, TEXT, [(1, 1)])
-    opened.button("L0 H3: layer 0, head 3").click()
-    opened.button("turn L0 H3 off: layer 0, head 3").click()
+    opened.press("L0 H3: layer 0, head 3")
+    opened.press("turn L0 H3 off: layer 0, head 3")
     assert_shows(opened, model, tokenizer, TEXT, [(0, 3), (1, 1)])
-    opened.button("L1 H1: layer 1, head 1, switched off").click()
-    opened.button("turn L1 H1 on: layer 1, head 1").click()
+    opened.press("L1 H1: layer 1, head 1, switched off")
+    opened.press("turn L1 H1 on: layer 1, head 1")
     assert_shows(opened, model, tokenizer, TEXT, [(0, 3)])
-    opened.button("all on").click()
+    opened.press("all on")
     assert_shows(opened, model, tokenizer, TEXT)
     assert opened.button("all on").is_disabled()
 
@@ -213,7 +215,7 @@ def test_the_whole_model_has_one_colour_always(live, scheme):
     assert whole.startswith("whole model") and without == "without L0 H3"
     both = root.evaluate(BARS)
     assert grey != blue and [x for _, x in both] == [grey, blue] * 6
-    opened.button("all on").click()
+    opened.press("all on")
     ready(opened)
     assert root.evaluate(LEGEND) == [[grey, "whole model"]]
     alone = root.evaluate(BARS)
@@ -237,7 +239,7 @@ def test_heads_that_come_back_leave_the_whole_models_list_and_a_sentence(
     """What was listed only because a head was off goes; what it had changed is told."""
     opened = live(ModelLab())
     missing = sorted(next_tokens(opened))
-    opened.button("turn L0 H3 on: layer 0, head 3").click()
+    opened.press("turn L0 H3 on: layer 0, head 3")
     ready(opened)
     whole = expected(model, tokenizer, "foo[bar, baz")["chances"][0]
     wanted = [readable(tokenizer.tokens[i]) for i in whole.topk(6).indices]
@@ -257,20 +259,20 @@ def test_it_says_whose_map_is_seen_who_is_silent_and_who_writes(live):
     opened = live(ModelLab())
     whose, legend = ".mha-one > .mha-caption", ".mha-legend > div:first-child"
     assert opened.text(whose) == "map of L0 H3, off"
-    opened.button("L1 H1: layer 1, head 1").click()
+    opened.press("L1 H1: layer 1, head 1")
     assert opened.text(whose) == "map of L1 H1, on"
     assert opened.text(legend) == "What comes next; still silent: L0 H3"
     assert opened.text(".mha-lead") == "Now press “turn L1 H1 off”."
     assert write(opened).inner_text() == "write on without L0 H3"
-    opened.button("turn L1 H1 off: layer 1, head 1").click()
+    opened.press("turn L1 H1 off: layer 1, head 1")
     ready(opened)
     assert opened.text(whose) == "map of L1 H1, off"
     assert opened.text(legend) == "What comes next; silent: L0 H3, L1 H1"
     assert opened.text(".mha-lead") == "Now try another head."  # his own
     assert write(opened).inner_text() == "write on without 2 heads"
-    opened.button("L0 H3: layer 0, head 3, switched off").click()
+    opened.press("L0 H3: layer 0, head 3, switched off")
     assert opened.text(".mha-lead") == "Head L0 H3 is off: turn it on."
-    opened.button("all on").click()
+    opened.press("all on")
     assert write(opened).inner_text() == "write on, whole model"
     assert opened.text(legend) == "What comes next"
 
@@ -281,14 +283,14 @@ def test_a_first_look_is_spared_what_an_example_unfolds(live):
     inside = opened.root_element.locator(".mha-more > :not(summary)")
     assert inside.count() == 2 and not any(x.is_visible() for x in inside.all())
     fold.locator("summary").click()
-    opened.button("only the likeliest").click()
+    opened.press("only the likeliest")
     ready(opened)
     opened.follow_link()
     ready(opened)
     assert all(x.is_visible() for x in inside.all())
     assert "gets stuck" in fold.locator(".mha-note").inner_text()
     fold.locator("summary").click()  # who folds it is not overruled
-    opened.button("one word").click()
+    opened.press("one word")
     assert opened.control("temperature").is_hidden()
 
 
@@ -296,7 +298,7 @@ def test_a_quotation_mark_is_a_word_where_it_would_be_a_speck(live):
     opened = live(ModelLab('The "name', off=[], head=(1, 0)))
     assert 'looks at key ‘·" quote’ with weight' in said(opened)
     opened.page.evaluate(WRITTEN)
-    opened.button("L0 H3: layer 0, head 3").click()
+    opened.press("L0 H3: layer 0, head 3")
     assert '·" quote' in opened.page.evaluate("window.written")
     first = opened.root_element.locator(".mha-next button").first
     assert first.inner_text() == '"'
@@ -306,7 +308,7 @@ def test_a_quotation_mark_is_a_word_where_it_would_be_a_speck(live):
 def test_temperature_changes_the_chances_alone(live, model, tokenizer):
     opened = live(ModelLab(TEXT), folded=False)
     for step, temperature in ((0, 0), (5, 0.5), (20, 2)):
-        opened.control("temperature").fill(str(step))
+        opened.fill("temperature", str(step))
         ready(opened)
         assert_shows(opened, model, tokenizer, TEXT, [(0, 3)], temperature)
 
@@ -331,7 +333,7 @@ def test_a_model_in_the_page_is_made_ready_once_the_pointer_comes(live):
         "async () => { while (waiting.length) {"
         " waiting.shift()(); await new Promise(done => setTimeout(done)); } }"
     )
-    opened.button("append “]”").click()  # nothing more is done in idle time
+    opened.press("append “]”")  # nothing more is done in idle time
     opened.settle()
     assert opened.control("text").input_value().endswith("]")
 
@@ -346,11 +348,11 @@ def test_it_says_what_was_added_and_what_is_likeliest_now(live, model, tokenizer
         said_ = f"Added “]”. Likeliest now{who} is “{top}”, {percent(wanted.max())}."
         assert opened.text(NOTE) == said_
         if off:
-            opened.button("undo").click()
-            opened.button("all on").click()
-            opened.button("append “]”").click()
+            opened.press("undo")
+            opened.press("all on")
+            opened.press("append “]”")
             ready(opened)
-    opened.button("turn L0 H3 off: layer 0, head 3").click()
+    opened.press("turn L0 H3 off: layer 0, head 3")
     ready(opened)
     assert opened.text(NOTE).startswith("With L0 H3 off, ")
 
@@ -397,7 +399,7 @@ def test_characters_that_the_model_has_never_seen(live, model, tokenizer):
     type_text(opened, text)
     assert_shows(opened, model, tokenizer, text, [(0, 3)])
     assert "‹?› is a sign that the model does not know." in said(opened)
-    assert "\ufffd" not in opened.root_element.inner_text()
+    assert "\ufffd" not in opened.text()
     assert "‹?›" in [row[0] for row in opened.table(MAP)]
     type_text(opened, "x = 1")
     assert "‹?›" not in said(opened)
@@ -414,12 +416,12 @@ def chance_of(model, tokenizer, text, token, off=()):
 
 def test_the_bracket(live, model, tokenizer):
     opened = live(ModelLab())
-    assert opened.button("the bracket").get_attribute("aria-pressed") == "true"
+    assert opened.pressed("the bracket")
     first = next_tokens(opened)
     unfold(opened)
-    opened.button("only the likeliest").click()
+    opened.press("only the likeliest")
     ready(opened)
-    opened.button("the bracket").click()
+    opened.press("the bracket")
     assert next_tokens(opened) == first
     whole, without = chance_of(model, tokenizer, "foo[bar, baz", "]", [(0, 3)])
     assert whole > 0.7 and without < 0.2
@@ -454,7 +456,7 @@ def test_the_screen_says_what_a_loss_is_and_both_ways_of_the_switch(live):
         "what comes next is in the bars"
     )
     assert opened.text(".mha-lead") == "Head L0 H3 is off: turn it on."
-    opened.button("turn L0 H3 on: layer 0, head 3").click()
+    opened.press("turn L0 H3 on: layer 0, head 3")
     ready(opened)
     assert opened.text(".mha-lead") == "Now press another head, and turn it off."
 
@@ -477,7 +479,7 @@ def test_paper_speaks_of_nothing_to_press(live, screen):
 
 def test_a_head_that_looks_in_vain(live, model, tokenizer):
     opened = live(ModelLab())
-    opened.button("looks, no help").click()
+    opened.press("looks, no help")
     ready(opened)
     text = 'The "name'
     assert opened.control("text").input_value() == text
@@ -494,7 +496,7 @@ def test_a_head_that_looks_in_vain(live, model, tokenizer):
 
 def test_a_head_that_looks_away_and_matters(live, model, tokenizer):
     opened = live(ModelLab())
-    opened.button("looks away, matters").click()
+    opened.press("looks away, matters")
     ready(opened)
     text = 'The "name'
     assert_shows(opened, model, tokenizer, text, [(0, 2)])
@@ -507,7 +509,7 @@ def test_a_head_that_looks_away_and_matters(live, model, tokenizer):
 def test_the_likeliest_gets_stuck(live, model, tokenizer):
     opened = live(ModelLab(), reduced_motion="reduce")
     unfold(opened)
-    opened.button("only the likeliest").click()
+    opened.press("only the likeliest")
     ready(opened)
     text = ">>> x = [1, 2, 3"
     assert_shows(opened, model, tokenizer, text, [], 0)
@@ -529,7 +531,7 @@ def test_one_seed_writes_one_text(live):
     )
 
     def written():
-        opened.button("reset").click()
+        opened.press("reset")
         opened.button(re.search("seed .*", opened.text(".mha-more"))[0]).focus()
         write(opened).click()
         ready(opened)
@@ -538,18 +540,18 @@ def test_one_seed_writes_one_text(live):
     one = written()
     assert one.startswith("The list") and len(one) > 40
     assert written() == one
-    opened.button("reset").click()
-    opened.button("seed 5: take another").click()
+    opened.press("reset")
+    opened.press("seed 5: take another")
     ready(opened)
     other = opened.control("text").input_value()
     assert other != one and other.startswith("The list") and len(other) > 40
-    opened.button("seed 6: take another").click()
+    opened.press("seed 6: take another")
     ready(opened)  # once more from the beginning, and not after what was written
     third = opened.control("text").input_value()
     assert third not in (one, other) and third.startswith("The list")
     assert len(third) < len(other) + 20
-    opened.control("text").fill("My own")
-    opened.button("seed 7: take another").click()
+    opened.fill("text", "My own")
+    opened.press("seed 7: take another")
     ready(opened)
     assert opened.control("text").input_value().startswith("My own")
 
@@ -560,7 +562,7 @@ def test_writing_stops_when_asked_and_where_the_context_ends(live):
     opened.page.wait_for_function(
         "document.querySelector('textarea').value.length > 12"
     )
-    opened.button("stop").click()
+    opened.press("stop")
     text = opened.control("text").input_value()
     opened.page.wait_for_timeout(400)  # milliseconds; four tokens, if it went on
     assert opened.control("text").input_value() == text
@@ -573,7 +575,7 @@ def test_writing_stops_when_asked_and_where_the_context_ends(live):
 def test_writing_leaves_the_page_its_turns_and_gives_way_to_who_types(live):
     opened = live(ModelLab("The list", off=[]), reduced_motion="reduce")
     unfold(opened)
-    opened.button("only the likeliest").click()
+    opened.press("only the likeliest")
     ready(opened)
     text = opened.control("text").input_value()
     # A clock in which every look takes longer than its share of a frame: then each
@@ -606,7 +608,7 @@ def test_writing_leaves_the_page_its_turns_and_gives_way_to_who_types(live):
     assert opened.control("text").input_value() == "foo"
     opened.page.emulate_media(reduced_motion="no-preference")
     write(opened).click()
-    opened.button("reset").click()
+    opened.press("reset")
     ready(opened)  # not before it has written all, if it goes on
     assert opened.control("text").input_value() == "The list"
 
@@ -650,9 +652,7 @@ def test_every_control_is_reached_by_tab(live):
     assert {"write on without L0 H3", "seed 0: take another", MAP} <= set(reached)
     opened.button("L1 H2: layer 1, head 2").focus()
     opened.page.keyboard.press("Enter")
-    assert (
-        opened.button("L1 H2: layer 1, head 2").get_attribute("aria-pressed") == "true"
-    )
+    assert opened.pressed("L1 H2: layer 1, head 2")
 
 
 def test_typing_reaches_the_model_and_not_the_notebook(live, model, tokenizer):
@@ -672,17 +672,17 @@ def test_reset_brings_the_lesson_back(live):
     opened = live(ModelLab())
     before = next_tokens(opened), beside(opened), said(opened)
     unfold(opened)
-    opened.button("only the likeliest").click()
+    opened.press("only the likeliest")
     ready(opened)
     assert (next_tokens(opened), beside(opened), said(opened)) != before
-    opened.button("reset").click()
+    opened.press("reset")
     assert (next_tokens(opened), beside(opened), said(opened)) == before
 
 
 def test_a_link_holds_the_state(live, model, tokenizer):
     opened = live(ModelLab())
     type_text(opened, "f(x[0")
-    opened.button("turn L0 H3 on: layer 0, head 3").click()
+    opened.press("turn L0 H3 on: layer 0, head 3")
     address = opened.follow_link()
     assert address.startswith("file://") and "#" in address
     ready(opened)
@@ -695,9 +695,9 @@ def test_fits_one_screen_in_every_state_of_the_lesson(live, viewport, most):
     opened = live(ModelLab(), viewport=viewport)
     heights = {}
     for name in ("the bracket", "looks, no help", "looks away, matters"):
-        opened.button(name).click()
+        opened.press(name)
         ready(opened)
-        heights[name] = opened.root_element.evaluate("x => x.offsetHeight")
+        heights[name] = opened.measure("x => x.offsetHeight")
     assert max(heights.values()) <= most, heights
     assert opened.width() == viewport["width"]
 
@@ -743,7 +743,7 @@ def test_the_title_of_the_keys_is_not_cut(live, screen, words):
 def test_no_column_is_cut_on_a_phone(live):
     opened = live(ModelLab(), viewport=PHONE)
     beyond = "x => x.scrollWidth - x.clientWidth"
-    for i in range(opened.root_element.locator(".mha-tries button").count()):
+    for i in range(opened.count(".mha-tries button")):
         opened.root_element.locator(".mha-tries button").nth(i).click()
         ready(opened)
         assert opened.root_element.locator(".mha-both").evaluate(beyond) == 0
@@ -815,10 +815,10 @@ def beside_page(chromium, tmp_path, monkeypatch):
 def test_the_numbers_are_loaded_when_asked_for(beside_page, tmp_path, model, tokenizer):
     (tmp_path / "model.js").write_bytes(FILE.read_bytes())
     opened = beside_page
-    opened.button("L1 H1: layer 1, head 1").click()  # the first view holds all its maps
+    opened.press("L1 H1: layer 1, head 1")  # the first view holds all its maps
     opened.settle()
     assert opened.asked == ["page.html"] and len(next_tokens(opened)) == 6
-    opened.button("all on").click()
+    opened.press("all on")
     unfold(opened)
     opened.page.wait_for_function("document.querySelector('.mha-goes').innerText")
     ready(opened)
@@ -833,10 +833,10 @@ def test_a_missing_file_is_a_sentence_and_another_touch_tries_again(
     beside_page, tmp_path, model, tokenizer
 ):
     opened = beside_page
-    opened.button("all on").click()
+    opened.press("all on")
     opened.root_element.get_by_text("could not be loaded").wait_for()
     (tmp_path / "model.js").write_bytes(FILE.read_bytes())
-    opened.control("text").fill(TEXT)
+    opened.fill("text", TEXT)
     opened.root_element.get_by_text("could not be loaded").wait_for(state="hidden")
     ready(opened)
     assert_shows(opened, model, tokenizer, TEXT)
@@ -903,7 +903,7 @@ def test_a_text_that_is_none():
 def test_own_text_leaves_the_temperature_of_the_example(live):
     opened = live(ModelLab())
     unfold(opened)
-    opened.button("only the likeliest").click()
+    opened.press("only the likeliest")
     ready(opened)
     assert opened.control("temperature").get_attribute("aria-valuetext").startswith("0")
     assert opened.button("nothing is drawn at 0").is_disabled()
@@ -911,7 +911,7 @@ def test_own_text_leaves_the_temperature_of_the_example(live):
     type_text(opened, "The list")
     assert opened.control("temperature").get_attribute("aria-valuetext") == "1.0"
     assert opened.button("seed 0: take another").is_enabled()
-    opened.control("temperature").fill("0")  # the reader's own
+    opened.fill("temperature", "0")  # the reader's own
     type_text(opened, "The lists")
     assert opened.control("temperature").get_attribute("aria-valuetext").startswith("0")
 
@@ -953,13 +953,13 @@ def test_undo_brings_the_readers_own_text_back(live):
     opened.page.wait_for_function(
         f"document.querySelector('textarea').value.length > {len(own)}"
     )
-    opened.button("seed 0: take another").click()
+    opened.press("seed 0: take another")
     ready(opened)
     assert area.input_value() != own
-    opened.button("undo").click()
-    opened.button("undo").click()
+    opened.press("undo")
+    opened.press("undo")
     assert area.input_value() == own
-    opened.button("undo").click()
+    opened.press("undo")
     assert area.input_value() == "foo[bar, baz"
     assert opened.button("undo").is_disabled()
 
@@ -967,12 +967,12 @@ def test_undo_brings_the_readers_own_text_back(live):
 def test_undo_takes_back_heads_and_examples(live):
     opened = live(ModelLab())
     area = opened.root_element.locator("textarea")
-    opened.button("all on").click()
-    opened.button("looks, no help").click()
-    opened.button("undo").click()
+    opened.press("all on")
+    opened.press("looks, no help")
+    opened.press("undo")
     assert area.input_value() == "foo[bar, baz"
     assert opened.button("all on").is_disabled()
-    opened.button("undo").click()
+    opened.press("undo")
     assert opened.button("all on").is_enabled()
 
 
@@ -981,15 +981,15 @@ def test_who_types_keeps_the_field_where_it_is(live, viewport, _):
     opened = live(ModelLab(), viewport=viewport)
     area = opened.root_element.locator("textarea")
     place = "x => x.getBoundingClientRect().top"
-    before, high = area.evaluate(place), opened.root_element.bounding_box()["height"]
+    before, high = area.evaluate(place), opened.box()["height"]
     area.fill("The names of all")
     said = r"With L0 H3 off, “.+” goes from (\d+|<1) % to (\d+|<1) %\."
     assert re.fullmatch(said, opened.text(NOTE))
-    opened.button("all on").click()
+    opened.press("all on")
     back = r"With every head on, “.+” is back at (\d+|<1) %\."
     assert re.fullmatch(back, opened.text(NOTE))
     assert area.evaluate(place) == before
-    now = opened.root_element.bounding_box()["height"]
+    now = opened.box()["height"]
     assert now == pytest.approx(high, abs=0.5)
 
 
@@ -1020,7 +1020,7 @@ def test_each_word_of_the_large_map_is_read(live, tokenizer, screen):
     opened = live(ModelLab(LONG), viewport=MOST[screen][0])
     opened.page.evaluate(WRITTEN)
     words = [readable(tokenizer.tokens[i]) for i in tokenizer.encode(LONG)][-8:]
-    opened.button("L1 H1: layer 1, head 1").click()
+    opened.press("L1 H1: layer 1, head 1")
     written = opened.page.evaluate("window.written")
     words = [x if len(x) < 6 else f"{x[:4]}…" for x in words]
     for word in words:  # at a row and at a column
@@ -1049,7 +1049,7 @@ def test_a_window_moves_over_a_long_text_and_a_link_keeps_it(live, tokenizer):
         sooner.press("Enter")
     assert sooner.get_attribute("aria-disabled") == "true"
     assert f"Room for 8: tokens {count - 31}–{count - 24} of" in said(opened)
-    opened.button("looks, no help").click()
+    opened.press("looks, no help")
     ready(opened)
     assert sooner.is_hidden() and later.is_hidden()
 
@@ -1057,9 +1057,9 @@ def test_a_window_moves_over_a_long_text_and_a_link_keeps_it(live, tokenizer):
 def test_arcs_are_as_wide_as_the_weights_of_one_word(live, model, tokenizer):
     text = 'The "name'
     opened = live(ModelLab(text))
-    opened.button("one word").click()
+    opened.press("one word")
     opened.page.evaluate(WRITTEN)
-    opened.button("L1 H0: layer 1, head 0").click()
+    opened.press("L1 H0: layer 1, head 0")
     row = expected(model, tokenizer, text, [(0, 3)])["maps"][1, 0, -1]
     shown = [x for x in opened.page.evaluate("window.written") if re.match(r"\d\.", x)]
     found = torch.tensor([float(x) for x in shown])
@@ -1084,9 +1084,9 @@ def test_arcs_are_as_wide_as_the_weights_of_one_word(live, model, tokenizer):
 
 def test_what_a_word_gives_to_those_before_the_window_is_told(live, model, tokenizer):
     opened = live(ModelLab(LONG))
-    opened.button("one word").click()
+    opened.press("one word")
     opened.page.evaluate(WRITTEN)
-    opened.button("L1 H0: layer 1, head 0").click()
+    opened.press("L1 H0: layer 1, head 0")
     written = opened.page.evaluate("window.written")
     row = expected(model, tokenizer, LONG, [(0, 3)])["maps"][1, 0, -1]
     earlier = float(row[:-8].sum())

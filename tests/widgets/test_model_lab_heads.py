@@ -18,7 +18,7 @@ NAMES_OF_HEADS = """root => [...root.querySelectorAll(".mha-grid button")].map(o
 @pytest.mark.parametrize("screen", MOST)
 def test_the_name_of_a_head_stands_below_its_map_inside_its_frame(live, screen):
     opened = live(ModelLab(), viewport=MOST[screen][0])
-    room = opened.root_element.evaluate(NAMES_OF_HEADS)
+    room = opened.measure(NAMES_OF_HEADS)
     assert len(room) == 12
     assert min(min(left, right) for left, right, _ in room) >= 2.5  # a frame is 2 wide
     assert min(above for *_, above in room) >= 0
@@ -26,13 +26,11 @@ def test_the_name_of_a_head_stands_below_its_map_inside_its_frame(live, screen):
 
 def test_the_button_that_the_lead_speaks_of_is_framed_and_off_is_a_word(live):
     opened = live(ModelLab())
-    assert opened.root_element.locator(".mha-invite").all_inner_texts() == [
-        "turn L0 H3 on"
-    ]
+    assert opened.texts(".mha-invite") == ["turn L0 H3 on"]
     written = "x => getComputedStyle(x, '::after').content"
     head = opened.button("L0 H3: layer 0, head 3, switched off")
     assert "off" in head.evaluate(written)
-    opened.button("all on").click()
+    opened.press("all on")
     on = opened.button("L0 H3: layer 0, head 3")
     assert "off" not in on.evaluate(written)
 
@@ -49,14 +47,14 @@ def test_off_stands_below_the_map_and_moves_nothing(live, screen):
     }"""
     assert off.evaluate(below) == ["static", '"off"', True, True]
     before = grid.bounding_box()
-    opened.button("all on").click()
+    opened.press("all on")
     assert off.count() == 0 and grid.bounding_box() == before
 
 
 @pytest.mark.parametrize("screen", MOST)
 def test_off_leaves_its_map_in_sight_and_the_legend_in_one_line(live, screen):
     opened = live(ModelLab(), viewport=MOST[screen][0])
-    faint, mark, lines = opened.root_element.evaluate(
+    faint, mark, lines = opened.measure(
         """root => {
             const off = root.querySelector('.mha-off');
             const [map, mark] = [off.querySelector('canvas'), off];

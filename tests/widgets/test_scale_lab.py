@@ -96,7 +96,7 @@ def test_curves_are_those_of_torch(live):
     widget = lab(divisor="temperature")
     opened = live(widget)
     for name, average in AVERAGES.items():
-        opened.control("average over the queries").select_option(name)
+        opened.select("average over the queries", name)
         heads, *rows = opened.table(CURVES)
         assert [int(row[0]) for row in rows] == SIZES
         columns = iter(zip(*[row[1:] for row in (heads, *rows)]))
@@ -115,9 +115,9 @@ def test_curves_are_those_of_torch(live):
 def test_measures_of_one_query_and_of_all(live):
     widget = lab(D=8, average="mean")
     opened = live(widget)
-    opened.control("query").fill("4")
+    opened.fill("query", "4")
     for kind, (option, _, divide) in DIVISORS.items():
-        opened.control("divide by").select_option(option)
+        opened.select("divide by", option)
         found = expected(widget, 8, divide(8))
         largest = found["weights"].amax(-1)
         rows = measures(opened)
@@ -146,7 +146,7 @@ def test_measures_of_one_query_and_of_all(live):
 def test_variance_stands_beside_its_theory(live):
     opened = live(lab(D=16))
     for option, theory in [("1: no division", "16.0"), ("√D", "1.00"), ("D", "0.0625")]:
-        opened.control("divide by").select_option(option)
+        opened.select("divide by", option)
         assert f"variance of the scores (theory: {theory})" in measures(opened)
 
 
@@ -218,7 +218,7 @@ def test_meters_show_the_largest_weight_beside_an_even_share(live):
     """Visitors read the gradient, which rises before it falls, against the lesson."""
     opened = live(lab(D=16))
     for D in (16, 20):
-        opened.control("D, the size of a head").fill(str(SIZES.index(D)))
+        opened.fill("D, the size of a head", str(SIZES.index(D)))
         for side, divisor in (("undivided", 1.0), ("divided", D**0.5)):
             meter = opened.root_element.get_by_role(
                 "meter", name=f"largest weight, {side}", exact=True
@@ -248,10 +248,10 @@ def test_no_number_moves_a_column(live, viewport):
 def test_no_side_is_told_by_its_place(live):
     """On paper and to a screen reader it has none."""
     opened = live(lab(D=16))
-    for button in opened.root_element.locator(".mha-tries button").all():
-        button.click()
-        seen = opened.root_element.inner_text()
-        spoken = opened.root_element.evaluate(
+    for at in range(opened.count(".mha-tries button")):
+        opened.press_in(".mha-tries button", at=at)
+        seen = opened.text()
+        spoken = opened.measure(
             "x => [...x.querySelectorAll('[aria-label]')].map(y => y.ariaLabel).join()"
         )
         assert not re.search(r"\b(left|right)\b", seen + spoken, re.IGNORECASE)
@@ -299,11 +299,11 @@ def test_what_to_try(live):
         ("a small head", 2, 2**0.5),
         ("a large head", 20, 20**0.5),
     ):
-        opened.button(title).click()
+        opened.press(title)
         undivided, divided = (largest(lab(), D, x) for x in (1.0, divisor))
         said = f"Largest weight: undivided {undivided:.3f}, divided {divided:.3f}."
         assert opened.text(".mha-note").startswith(said)
-    opened.button("too much").click()
+    opened.press("too much")
     most = expected(lab(), 20, 20.0)["weights"].max()
     share = f"No key is chosen: the largest weight is {most:.2f}, an even share 0.11."
     assert opened.text(".mha-note") == share
@@ -312,9 +312,9 @@ def test_what_to_try(live):
 def test_nothing_is_said_to_learn(live):
     """Measured is ∂w/∂x; towards q·k the order of the two sides may be another."""
     opened = live(lab(), viewport=SCREENS["desk"][0])
-    for button in opened.root_element.locator(".mha-tries button").all():
-        button.click()
-        assert "learn" not in opened.root_element.inner_text()
+    for at in range(opened.count(".mha-tries button")):
+        opened.press_in(".mha-tries button", at=at)
+        assert "learn" not in opened.text()
 
 
 def test_numbers_of_bars_do_not_cover_each_other(live):
@@ -322,7 +322,7 @@ def test_numbers_of_bars_do_not_cover_each_other(live):
     widget = ScaleLab(torch.randn(2, 64), torch.randn(48, 64))
     for width in (900, 320):
         opened = live(widget, viewport={"width": width, "height": 800})
-        hits = opened.root_element.evaluate(
+        hits = opened.measure(
             """root => [...root.querySelectorAll("svg")].flatMap(svg => {
               const boxes = [...svg.querySelectorAll("text")].map(t => t.getBBox());
               return boxes.flatMap((a, i) => boxes.slice(i + 1).filter(b =>
@@ -336,7 +336,7 @@ def test_numbers_of_bars_do_not_cover_each_other(live):
 def test_rings_lie_on_the_curve_of_the_divisor(live):
     opened = live(lab(D=4))
     for option in ("1: no division", "√D", "D", "τ: your own number"):
-        opened.control("divide by").select_option(option)
+        opened.select("divide by", option)
         for chart in range(3):
             place = ring(opened, chart)
             figure = opened.root_element.locator("figure").nth(chart)
@@ -460,11 +460,11 @@ def test_the_key_with_the_largest_weight_is_chosen_at_first_and_by_what_to_try(l
     assert opened.text(".mha-detail").startswith(f"key {best}: ")
     keys = [best]
     for title, D in (("a small head", 2), ("a large head", 20), ("too much", 20)):
-        opened.button(title).click()
+        opened.press(title)
         keys.append(int(expected(widget, D, 1.0)["weights"][-1].argmax()))
         assert opened.text(".mha-detail").startswith(f"key {keys[-1]}: ")
         opened.control("key, undivided").press("ArrowLeft")  # and the note stays
-        assert opened.button(title).get_attribute("aria-pressed") == "true"
+        assert opened.pressed(title)
     assert len(set(keys)) > 1 and 0 not in keys
 
 
@@ -479,20 +479,23 @@ def test_the_key_that_is_lit_has_the_largest_weight_until_one_is_pressed(live, p
     assert opened.text(".mha-detail").startswith("key 3: ")
     seen = set()
     for i, D in enumerate(SIZES):
-        opened.control("D, the size of a head").fill(str(i))
+        opened.fill("D, the size of a head", str(i))
         best = int(expected(widget, D, 1.0)["weights"][0].argmax())
         seen.add(best)
         lit = 3 if pressed else best
         assert opened.text(".mha-detail").startswith(f"key {lit}: ")
     assert len(seen) > 2
-    opened.control("query").fill("4")
+    opened.fill("query", "4")
     best = int(expected(widget, D, 1.0)["weights"][4].argmax())
     lit = 3 if pressed else best
     assert opened.text(".mha-detail").startswith(f"key {lit}: ")
-    opened.button("reset").click()
-    opened.control("D, the size of a head").fill("0")
+    opened.press("reset")
+    opened.fill("D, the size of a head", "0")
     best = int(expected(widget, 1, 1.0)["weights"][0].argmax())
     assert opened.text(".mha-detail").startswith(f"key {best}: ")
+
+
+DETAIL = "root => root.querySelector('.mha-detail').getBoundingClientRect().height"
 
 
 @pytest.mark.parametrize(("viewport", "_"), SCREENS.values(), ids=SCREENS)
@@ -501,18 +504,18 @@ def test_no_head_size_changes_the_height(live, viewport, _):
     opened = live(ScaleLab(q, k), viewport=viewport)
     heights = set()
     for i in range(9):
-        opened.control("D, the size of a head").fill(str(i))
+        opened.fill("D, the size of a head", str(i))
+        opened.control("key, divided").focus()
         for key in ("Home", "End"):
-            opened.control("key, divided").press(key)
-            box = opened.root_element.locator(".mha-detail").bounding_box()
-            heights.add(box["height"])
+            opened.page.keyboard.press(key)
+            heights.add(opened.measure(DETAIL))
     assert len(heights) == 1
 
 
 def test_temperature_has_a_slider_only_where_it_counts(live):
     opened = live(lab())
     assert not opened.control("τ").is_visible()
-    opened.control("divide by").select_option("τ: your own number")
+    opened.select("divide by", "τ: your own number")
     assert opened.control("τ").is_visible()
 
 
@@ -678,14 +681,15 @@ def test_no_number_at_the_bars_touches_another_or_a_bar(live, viewport, seed):
     """In the first state, at each D and wherever the pointer is."""
     q, k = torch.randn(2, 16, 256, generator=torch.Generator().manual_seed(seed))
     opened = live(ScaleLab(q, k), viewport=viewport)
-    found = {"first": opened.root_element.evaluate(TOUCHING)}
+    found = {"first": opened.measure(TOUCHING)}
     for i in range(9):
-        opened.control("D, the size of a head").fill(str(i))
+        opened.fill("D, the size of a head", str(i))
+        opened.control("key, divided").focus()
         for key in ("Home", "ArrowRight", "ArrowRight", "End", "ArrowLeft"):
-            opened.control("key, divided").press(key)
+            opened.page.keyboard.press(key)
             found[2**i, key] = [
-                *opened.root_element.evaluate(TOUCHING),
-                *opened.root_element.evaluate(CROSSED),
+                *opened.measure(TOUCHING),
+                *opened.measure(CROSSED),
             ]
     assert {state: x for state, x in found.items() if x} == {}
     shown = ".mha-bars svg text:not([text-anchor]):not(.mha-lit)"
@@ -711,9 +715,9 @@ LETTERS = """root => [...root.querySelectorAll('.mha-bars svg')].map(picture => 
 def test_numbers_at_the_bars_are_read_and_apart(live, viewport, _):
     q, k = torch.randn(2, 16, 256, generator=torch.Generator().manual_seed(0))
     opened = live(ScaleLab(q, k), viewport=viewport)
-    for button in opened.root_element.locator(".mha-tries button").all():
-        button.click()
-        found = opened.root_element.evaluate(LETTERS)
+    for at in range(opened.count(".mha-tries button")):
+        opened.press_in(".mha-tries button", at=at)
+        found = opened.measure(LETTERS)
         assert len(found) == 4
         assert [over for _, over in found] == [[]] * 4
         assert min(size for size, _ in found) >= 11

@@ -128,28 +128,28 @@ TOO_LONG = """() => [...document.querySelectorAll('.mha select')]
 
 def state(opened) -> str:
     opened.settle()
-    return opened.root_element.evaluate(STATE)
+    return opened.measure(STATE)
 
 
 class Walk:
     """What is seen of a lesson: at first, in every state to try, and after a reset."""
 
     def __init__(self, opened) -> None:
-        root, buttons = opened.root_element, tries(opened).all()
-        self.coming = root.evaluate(OF_TWENTY_FRAMES)
+        buttons = tries(opened).all()
+        self.coming = opened.measure(OF_TWENTY_FRAMES)
         self.question, self.lead = map(opened.text, (".mha-question", ".mha-lead"))
         self.row = row_of_tries(opened)
-        self.heights, self.states = [root.evaluate(HEIGHT)], [state(opened)]
+        self.heights, self.states = [opened.measure(HEIGHT)], [state(opened)]
         for button in buttons:
             button.click()
-            self.heights.append(root.evaluate(HEIGHT))
+            self.heights.append(opened.measure(HEIGHT))
             self.states.append(state(opened))
         buttons[0].click()
-        self.heights.append(root.evaluate(HEIGHT))
+        self.heights.append(opened.measure(HEIGHT))
         opened.button("reset").click()
         self.reset = state(opened)
         unfold_all(opened)
-        self.too_long = opened.page.evaluate(TOO_LONG)
+        self.too_long = opened.measure(TOO_LONG)
 
 
 WALKS = {}  # of each lesson on each screen: what several tests ask about is done once
@@ -217,12 +217,12 @@ def test_it_fits_one_screen_unfolded_where_a_state_to_try_lies_there(
 ):
     viewport, most = MOST[screen]
     opened = live(LESSONS[name](), viewport=viewport, folded=False)
-    heights = [opened.root_element.evaluate(HEIGHT)]
+    heights = [opened.measure(HEIGHT)]
     for button in [*tries(opened).all(), opened.button(inside)]:
         button.click()
         opened.page.wait_for_function("() => !document.body.innerText.match('Loading')")
         opened.settle()
-        heights.append(opened.root_element.evaluate(HEIGHT))
+        heights.append(opened.measure(HEIGHT))
     assert max(heights) <= most, heights
 
 
@@ -237,11 +237,11 @@ def test_a_screen_that_grows_leaves_no_empty_foot(live, name):
     """A tablet that is turned: what a narrow column needed is given back."""
     desk, phone = MOST["desk"][0], MOST["phone"][0]
     widget = LESSONS[name]()
-    fresh = live(widget, viewport=desk).root_element.evaluate(HEIGHT)
+    fresh = live(widget, viewport=desk).measure(HEIGHT)
     opened = live(widget, viewport=phone)
     opened.page.set_viewport_size(desk)
     opened.settle()
-    assert opened.root_element.evaluate(HEIGHT) == pytest.approx(fresh, abs=1)
+    assert opened.measure(HEIGHT) == pytest.approx(fresh, abs=1)
 
 
 @on_each_screen
@@ -269,25 +269,31 @@ def test_what_is_chosen_is_read_whole(walk, name, screen):
 @pytest.mark.parametrize("screen", MOST)
 def test_the_machine_is_read_whole_and_says_what_its_buttons_are_for(live, screen):
     opened = live(BreakIt(sealed=True), viewport=MOST[screen][0], folded=False)
-    opened.button("show me").click()
+    opened.press("show me")
     assert opened.page.evaluate(TOO_LONG) == []
     if screen == "phone":
         caption, seen = row_of_tries(live(BreakIt(), viewport=PHONE))
         assert caption == "Puzzles:" and len(seen) > 1 and all(seen)
 
 
+TAKES_FOCUS = """(root, label) => {
+    const one = [...root.querySelectorAll('button')].find(x => x.innerText === label
+        && x.checkVisibility() && !x.matches(':disabled, [aria-disabled=true]'));
+    one?.focus();
+    return one !== undefined;
+}"""
+HAS_FOCUS = "root => root.contains(document.activeElement)"
+
+
 @sample("name", {name: name not in SECOND for name in [*LESSONS, "break it"]})
 def test_the_focus_is_never_lost(live, name):
     """A reader with a keyboard goes on from the place where a button was pressed."""
     opened = live(any_widget(name), folded=False)
-    focus = "() => document.activeElement.closest('.mha') !== null"
-    labels = opened.root_element.locator(".mha-button, .mha-answer").all_inner_texts()
+    labels = opened.texts(".mha-button, .mha-answer")
     for label in dict.fromkeys(x for x in labels if x and x != "copy link"):
-        button = opened.root_element.get_by_role("button", name=label, exact=True)
-        one = button.first
-        if one.count() and one.is_visible() and one.is_enabled():
-            one.press("Enter")
-            assert opened.page.evaluate(focus), label
+        if opened.measure(TAKES_FOCUS, label):
+            opened.page.keyboard.press("Enter")
+            assert opened.measure(HAS_FOCUS), label
 
 
 @on_each_screen
@@ -333,15 +339,15 @@ def test_a_link_made_before_anything_was_changed_opens_the_lesson(live, name):
 def test_a_link_that_is_copied_moves_nothing_and_goes_with_its_state(live, name):
     opened = live(LESSONS[name]())
     opened.page.evaluate("navigator.clipboard.writeText = async () => {}")
-    before = opened.root_element.bounding_box()
-    opened.button("copy link").click()
+    before = opened.box()
+    opened.press("copy link")
     opened.button("copied ✓").wait_for()
     copied = state(opened)
-    assert opened.root_element.bounding_box() == before
+    assert opened.box() == before
     said = opened.root_element.locator(".mha-top + .mha-lead + output")
     assert "this state" in said.inner_text()
-    for button in tries(opened).all():
-        button.click()
+    for at in range(tries(opened).count()):
+        opened.press_in(".mha-tries button", at=at)
         if state(opened) != copied:
             break
     opened.button("copy link").wait_for()
@@ -359,11 +365,11 @@ def test_a_link_that_has_to_be_copied_by_hand_moves_nothing(live, name, screen):
     )
     places = """root => [...root.querySelectorAll('button, .mha-question, summary')]
         .map(x => x.getBoundingClientRect().y).join()"""
-    before = opened.root_element.evaluate(places)
-    opened.button("copy link").click()
+    before = opened.measure(places)
+    opened.press("copy link")
     said = opened.root_element.locator(".mha-over")
     assert said.inner_text() == "The address bar now holds this state: copy it."
-    assert opened.root_element.evaluate(places) == before
+    assert opened.measure(places) == before
     top, over, row = (
         opened.root_element.locator(x).first.bounding_box()
         for x in (".mha-tools", ".mha-over", ".mha-tries")
@@ -379,11 +385,11 @@ def test_who_edits_can_go_back_one_step(live, name):
     first = state(opened)
     assert opened.button(EDITED[name]).is_disabled()
     if name == "layout":
-        opened.button("append").click()
+        opened.press("append")
     else:
-        opened.button("Swap True and False").click()
+        opened.press("Swap True and False")
     assert state(opened) != first
-    opened.button(EDITED[name]).click()
+    opened.press(EDITED[name])
     assert state(opened) == first
     assert opened.button(EDITED[name]).is_disabled()
 

@@ -225,11 +225,11 @@ def expected(style, layer, x, mask, monkeypatch) -> dict:
 def choose(opened, left=None, right=None):
     for label, style in (("left", left), ("right", right)):
         if style is not None:
-            opened.control(label).select_option(style)
+            opened.select(label, style)
 
 
 def go(opened, step: str):
-    opened.root_element.get_by_role("button", name=re.compile(f"^{step} [=≠]")).click()
+    opened.press_in(".mha-steps button", f"^{step} [=≠]")
 
 
 SPACE = """all => all.map(one => {
@@ -253,8 +253,9 @@ def test_the_words_of_a_step_stand_apart(live, layer, x, width):
 
 def marks(opened) -> dict[str, str]:
     return dict(
-        opened.root_element.locator(".mha-steps button").evaluate_all(
-            "all => all.map(x => [x.children[0].innerText, x.children[2].innerText])"
+        opened.measure_all(
+            ".mha-steps button",
+            "all => all.map(x => [x.children[0].innerText, x.children[2].innerText])",
         )
     )
 
@@ -376,7 +377,7 @@ def test_a_mistake_shows_where_it_is_made_and_in_no_shape(live, layer, x):
         choose(opened, right=style)
         go(opened, step)
         shape = opened.text(".mha-shape >> nth=1")
-        opened.button(TITLES[mistake]).click()
+        opened.press(TITLES[mistake])
         assert opened.text(".mha-shape >> nth=1") == shape
         assert f"Mistake on the right: {mistake}." in opened.text(
             ".mha-version >> nth=1"
@@ -384,9 +385,9 @@ def test_a_mistake_shows_where_it_is_made_and_in_no_shape(live, layer, x):
         assert "Mistake" not in opened.text(".mha-version >> nth=0")
         said = opened.text(VERDICT)
         assert said.startswith("≠ Here the numbers part: ")
-        opened.button("no mistake").click()
+        opened.press("no mistake")
     for mistake, first in MISTAKES.items():
-        opened.button(TITLES[mistake]).click()
+        opened.press(TITLES[mistake])
         for style in NAMES:
             choose(opened, right=style)
             found = marks(opened)
@@ -396,20 +397,20 @@ def test_a_mistake_shows_where_it_is_made_and_in_no_shape(live, layer, x):
 
 def test_mistakes_give_the_numbers_of_wrong_modules(live, layer, x):
     opened = live(versions(x, layer))
-    opened.button("exchange q, k").click()
+    opened.press("exchange q, k")
     wrong = convert(layer, BatchedMHA)
     wrong.q_proj, wrong.k_proj = wrong.k_proj, wrong.q_proj
     go(opened, "output")
     agree(sides(opened)[1], {"output": wrong(x)[0].transpose(0, 1)})
 
-    opened.button("wrong scale").click()
+    opened.press("wrong scale")
     go(opened, "output")
     wrong = convert(layer, BatchedMHA)
     for parameter in wrong.q_proj.parameters():
         parameter.data *= (D / E) ** 0.5
     agree(sides(opened)[1], {"output": wrong(x)[0].transpose(0, 1)})
 
-    opened.button("interleave").click()
+    opened.press("interleave")
     go(opened, "output")
     wrong = convert(layer, BatchedMHA)
     weight = wrong.out_proj.weight.data
@@ -427,16 +428,16 @@ WRONG = {  # {mistake: what stands in the code of BatchedMHA, and of FusedMHA}
 @pytest.mark.parametrize("title", WRONG)
 def test_the_code_on_the_right_has_the_mistake(live, layer, x, title):
     opened = live(versions(x, layer))
-    opened.button(title).click()
+    opened.press(title)
     for style, part in zip(("BatchedMHA", "FusedMHA"), WRONG[title]):
         choose(opened, left=style, right=style)
-        left, right = opened.root_element.locator("pre code").all_inner_texts()
+        left, right = opened.texts("pre code")
         assert part in right and part not in left, style
 
 
 def test_the_interleaving_that_is_shown_is_the_one_that_is_computed(live, layer, x):
     opened = live(versions(x, layer))
-    opened.button("interleave").click()
+    opened.press("interleave")
     code = opened.root_element.locator("pre code").nth(1).inner_text()
     context = torch.arange(48.0).view(4, 2, 2, 3)  # (T, B, H, D) of EinsumMHA
     names = {"context": context, "H": 2, "D": 3}
@@ -447,7 +448,7 @@ def test_the_interleaving_that_is_shown_is_the_one_that_is_computed(live, layer,
 def test_other_shapes_and_the_same_numbers_come_first(live, layer, x):
     opened = live(versions(x, layer))
     assert opened.text(VERDICT) == SAME + " Other shapes are fine."
-    opened.button("no mistake").click()
+    opened.press("no mistake")
     assert opened.text(VERDICT) == SAME + " Other shapes are fine."
     choose(opened, right="BatchedMHA")
     assert opened.text(VERDICT) == SAME
@@ -457,11 +458,11 @@ def test_other_shapes_and_the_same_numbers_come_first(live, layer, x):
 def test_all_of_a_block_is_in_sight(live, layer, x, screen):
     opened = live(versions(x, layer), viewport=MOST[screen][0])
     for title in TITLES.values():
-        opened.button(title).click()
+        opened.press(title)
         for step in marks(opened):
             go(opened, step)
-            beyond = opened.root_element.locator(".mha-map").evaluate_all(
-                "all => all.map(x => x.scrollHeight - x.clientHeight)"
+            beyond = opened.measure_all(
+                ".mha-map", "all => all.map(x => x.scrollHeight - x.clientHeight)"
             )
             assert beyond == [0, 0], (title, step)
 
@@ -474,16 +475,16 @@ def test_every_step_fits_one_screen(live, title, screen):
     widget = VersionsSideBySide(torch.randn(2, 5, 12), parameters, 3)
     viewport, most = MOST[screen]
     opened = live(widget, viewport=viewport, folded=True)
-    opened.button(title).click()
+    opened.press(title)
     for step in marks(opened):
         go(opened, step)
-        assert opened.root_element.bounding_box()["height"] <= most, step
+        assert opened.box()["height"] <= most, step
 
 
 def test_a_row_names_its_step_and_both_shapes(live, layer, x):
     opened = live(versions(x, layer))
     assert opened.text(".mha-tries").startswith("Mistake:")
-    opened.button("interleave").click()
+    opened.press("interleave")
     rows = opened.root_element.locator(".mha-steps button")
     assert (
         rows.nth(0).get_attribute("aria-label") == "x = left (B, T, E), right (T, B, E)"
@@ -505,20 +506,20 @@ def test_what_to_try(live, layer, x):
     opened = live(versions(x, layer))
     titles = ("exchange q, k", "wrong scale", "interleave")
     for title, step in zip(titles, MISTAKES.values()):
-        opened.button(title).click()
-        assert opened.button(title).get_attribute("aria-pressed") == "true"
+        opened.press(title)
+        assert opened.pressed(title)
         assert opened.text(VERDICT).startswith("≠ Here the numbers part: ")
         pressed = opened.root_element.locator(".mha-steps [aria-pressed=true]")
         assert pressed.inner_text().split("\n")[0] == step
         colour = pressed.locator("b").evaluate("x => getComputedStyle(x).color")
         assert colour == "rgb(179, 18, 43)"  # --mha-wrong
-    opened.button("reset").click()
+    opened.press("reset")
     assert set(marks(opened).values()) == {"="}
 
 
 def test_a_mistake_stays_in_sight_while_stepping(live, layer, x):
     opened = live(versions(x, layer))
-    opened.button("exchange q, k").click()
+    opened.press("exchange q, k")
     told = "Mistake on the right: W_q and W_k exchanged."
     assert told in opened.text(".mha-version >> nth=1")
     told = "Mistake in “project”: W_q and W_k exchanged."  # not in these rows
@@ -533,7 +534,7 @@ def test_a_mistake_stays_in_sight_while_stepping(live, layer, x):
     assert opened.text(VERDICT).startswith("≠ They parted in “project”: ")
     go(opened, "x")
     assert opened.text(VERDICT) == SAME + " They part in “project”."
-    opened.button("reset").click()
+    opened.press("reset")
     assert first.count() == 0
     assert opened.root_element.locator(".mha-warning:visible").count() == 0
 
@@ -556,7 +557,7 @@ ORANGE = """canvas => {
 def test_a_mistake_opens_where_the_two_differ_most(live, layer, x):
     """One block of each side, and how many numbers differ."""
     opened = live(versions(x, layer))
-    opened.button("wrong scale").click()
+    opened.press("wrong scale")
     for step in ("scores", "weights", "output"):
         go(opened, step)
         rows = opened.table("Every element as a table")[1:]
@@ -576,10 +577,10 @@ def test_a_mistake_opens_where_the_two_differ_most(live, layer, x):
 def test_the_repair_is_seen_where_the_mistake_was(live, layer, x):
     opened = live(versions(x, layer))
     for title in TITLES.values():
-        opened.button(title).click()
+        opened.press(title)
         outlined = re.search(r"by \S+: (.+?)\. Left", opened.text(LINE))[1]
         left = opened.pixels(at=0)
-        opened.button("no mistake").click()
+        opened.press("no mistake")
         assert f"Outlined: {outlined}. Left" in opened.text(LINE)
         assert opened.pixels(at=0) != left  # its red corners are gone
 
@@ -592,13 +593,13 @@ def test_the_letters_of_the_shapes_are_explained_below_them(live, layer, x):
 
 def test_a_new_mistake_is_outlined_where_it_is_largest(live, layer, x):
     opened = live(versions(x, layer))
-    opened.button("wrong scale").click()
+    opened.press("wrong scale")
     seen = []
     for key in ("Home", "End"):
         opened.root_element.locator(".mha-map").first.press(key)
         seen.append(opened.text(LINE))
     assert any(text.startswith("Outlined: ") for text in seen)
-    opened.button("interleave").click()
+    opened.press("interleave")
     assert opened.text(LINE).startswith("Outlined, where they differ most, by ")
 
 
@@ -611,7 +612,7 @@ def test_where_two_differ_both_are_laid_out_as_the_left(live, layer, x):
             CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) {
                 window.written.push(text); write.call(this, text, ...rest); }; }"""
     )
-    opened.button("wrong scale").click()
+    opened.press("wrong scale")
     written = opened.page.evaluate("window.written")
     heads = [i for i, text in enumerate(written) if "·" in text]
     left, right = (written[i] for i in heads)
@@ -628,7 +629,7 @@ def test_where_two_differ_both_are_laid_out_as_the_left(live, layer, x):
 
 def test_page_keys_lead_from_the_block_that_differs_to_the_others(live, layer, x):
     opened = live(versions(x, layer))
-    opened.button("wrong scale").click()
+    opened.press("wrong scale")
     frame = opened.root_element.locator(".mha-map").nth(1)
     frame.focus()
     for _ in range(9):
@@ -642,14 +643,14 @@ def test_page_keys_lead_from_the_block_that_differs_to_the_others(live, layer, x
 def test_the_outlined_cell_alone_is_orange(live, layer, x):
     """Below the headings: nothing that no word on the page explains."""
     opened = live(versions(x, layer), viewport={"width": 704, "height": 800})
-    opened.button("wrong scale").click()
+    opened.press("wrong scale")
     canvas = opened.root_element.locator(".mha-map canvas").first
     assert 10 < canvas.evaluate(ORANGE) < 30  # pixels: the height of one cell
 
 
 def test_numbers_that_differ_are_marked_on_both_sides(live, layer, x):
     opened = live(versions(x, layer, right="BatchedMHA"))
-    opened.button("interleave").click()
+    opened.press("interleave")
     red = """canvas => {
         const { width, height } = canvas;
         const copy = new OffscreenCanvas(width, height)
@@ -665,7 +666,7 @@ def test_numbers_that_differ_are_marked_on_both_sides(live, layer, x):
     canvases = opened.root_element.locator(".mha-map canvas").all()
     left, right = (canvas.evaluate(red) for canvas in canvases)
     assert left == right > 0
-    opened.button("no mistake").click()
+    opened.press("no mistake")
     assert [canvas.evaluate(red) for canvas in canvases] == [0, 0]
 
 
@@ -738,7 +739,7 @@ def test_a_press_on_a_row_opens_its_step(live, layer, x):
     assert opened.text(code) == "weights.permute(2, 3, 0, 1)"
     assert opened.pixels() != before
     assert rows.nth(10).get_attribute("aria-pressed") == "true"
-    opened.button("reset").click()
+    opened.press("reset")
     assert opened.text(code) == "q = q.unflatten(-1, (H, D))"
 
 
@@ -753,8 +754,8 @@ def test_styles_by_keyboard(live, layer, x):
 
 def test_query_key_and_value_of_the_code_are_coloured(live, layer, x):
     opened = live(versions(x, layer))
-    opened.control("left").select_option("BatchedMHA")
-    opened.control("right").select_option("FusedMHA")
+    opened.select("left", "BatchedMHA")
+    opened.select("right", "FusedMHA")
     opened.root_element.get_by_role("button", name=re.compile("^project")).click()
     parts = opened.root_element.locator(".mha-version >> nth=0 >> code span")
     names = [(x.get_attribute("class")[-1], x.inner_text()) for x in parts.all()]
@@ -768,7 +769,7 @@ def test_query_key_and_value_of_the_code_are_coloured(live, layer, x):
 
 def test_nothing_for_axe_to_find(live, layer, x, mask):
     opened = live(versions(x, layer, mask))
-    opened.button("wrong scale").click()
+    opened.press("wrong scale")
     go(opened, "scores")
     opened.table(TABLE)
     assert opened.faults() == []
@@ -884,13 +885,13 @@ def test_bad_arguments_name_the_requirement(x, layer):
 def test_the_lead_says_what_to_press_next(live, layer, x):
     opened = live(versions(x, layer))
     assert opened.text(".mha-lead") == "Other code, other shapes, the same numbers."
-    opened.button("wrong scale").click()
+    opened.press("wrong scale")
     assert opened.text(".mha-lead") == "Equal above the red row. Press “no mistake”."
-    opened.button("no mistake").click()
+    opened.press("no mistake")
     assert opened.text(".mha-lead") == "Press a row, or another mistake."
-    opened.button("interleave").click()
+    opened.press("interleave")
     assert opened.text(".mha-lead") == "Equal above the red row. Press another row."
-    opened.button("reset").click()
+    opened.press("reset")
     choose(opened, right="BatchedMHA")
     assert opened.text(".mha-lead") == "One program twice: choose another one."
 
@@ -926,7 +927,7 @@ def test_neither_a_corner_nor_the_outline_cuts_a_digit(live, screen):
     x = 3 * torch.randn(2, 5, 12, generator=torch.Generator().manual_seed(0))
     opened = live(VersionsSideBySide(x, parameters, 3), viewport=MOST[screen][0])
     opened.page.evaluate(DIGITS)
-    opened.button("wrong scale").click()
+    opened.press("wrong scale")
     digits, corners = opened.page.evaluate("[window.digits, window.corners]")
     assert len(digits) > 40 and max(corners) > 2
     for width, cell, top in digits:
@@ -951,7 +952,7 @@ def test_steps_that_are_equal_are_laid_out_alike(live, layer, x):
         left, right = written[places["left "] :], written[places["right"] :]
         assert len(right) > 20, step
         assert [x.replace("left", "right") for x in left[: -len(right)]] == right, step
-    shapes = opened.root_element.locator(".mha-shape").all_inner_texts()
+    shapes = opened.texts(".mha-shape")
     assert shapes[0] != shapes[1].replace("right", "left")  # each has its own
 
 
@@ -963,9 +964,10 @@ def test_few_controls_are_in_sight(live, layer, x, screen):
         ".mha-tries, .mha-programs .mha-list, .mha-more"
     )
     assert groups.count() == 3
-    others = opened.root_element.locator("button, select, input").evaluate_all(
+    others = opened.measure_all(
+        "button, select, input",
         """all => all.filter(x => x.checkVisibility() && !x.closest(
-            '.mha-tools, .mha-tries, .mha-list, .mha-more')).length"""
+            '.mha-tools, .mha-tries, .mha-list, .mha-more')).length""",
     )
     assert others == 0
     for row in opened.root_element.locator(".mha-steps button").all():
@@ -976,7 +978,7 @@ def test_wide_blocks_stand_below_each_other_on_a_desk(live, layer, x):
     for screen, stacked in (("desk", True), ("phone", False)):
         opened = live(versions(x, layer), viewport=MOST[screen][0])
         for title, wide in (("interleave", stacked), ("wrong scale", False)):
-            opened.button(title).click()
+            opened.press(title)
             maps = opened.root_element.locator(".mha-map").all()
             left, right = (one.bounding_box() for one in maps)
             assert (right["y"] > left["y"]) == wide, (screen, title)
@@ -995,6 +997,6 @@ def test_a_block_that_gets_another_width_is_drawn_once(live):
     )
     grids = opened.root_element.locator(".mha-grids")
     stacked = grids.get_attribute("data-stacked")
-    opened.button("exchange q, k").click()
+    opened.press("exchange q, k")
     assert grids.get_attribute("data-stacked") != stacked
     assert len(opened.page.evaluate("window.heads")) == 2
