@@ -94,6 +94,7 @@ export function widget(name, build, { question, lead = "", lesson = [], answered
         return { ...ui, follow: add, draw: add };
       },
       ahead: ahead.add,
+      busy: (waits) => hold(waits), // for something that comes from elsewhere
       width(element, anew = false) {
         if (!widths.has(element)) size.observe(element);
         if (anew || !widths.has(element)) widths.set(element, element.clientWidth);
@@ -147,7 +148,7 @@ export function widget(name, build, { question, lead = "", lesson = [], answered
       guarded(action);
       keep();
     };
-    const { ask: schedule, now: update, stop } = inFrames(root, {
+    const { ask: schedule, now: update, hold, stop } = inFrames(root, {
       first: () => part(() => {
         if (broken) rebuild();
         if (said.textContent && meant !== JSON.stringify(state())) tell("");
