@@ -45,7 +45,7 @@ export function widget(name, build, { question, lead = "", lesson = [], answered
     }
     let [followers, drawers, laters] = [[], [], []];
     const widths = new Map();
-    let [wide, stale] = [0, false]; // stale: drawn for another width
+    let [wide, stale] = [0, false]; // stale: drawn for another width, or in part
     /** What was once as high stays so, while nothing is folded out: nothing below jumps up. */
     const reserve = () => {
       if (!root.querySelector("details[open]")) root.style.minHeight = `${root.offsetHeight}px`;
@@ -53,6 +53,7 @@ export function widget(name, build, { question, lead = "", lesson = [], answered
     const resized = () => {
       if (wide && root.clientWidth !== wide) [stale, root.style.minHeight] = [true, ""];
       wide = root.clientWidth;
+      stale ||= root.getAttribute("aria-busy") === "true";
       if (!stale) reserve();
     };
     const size = new ResizeObserver((entries) => {
