@@ -45,7 +45,7 @@ export function widget(name, build, { question, lead = "", lesson = [], answered
     }
     let [followers, drawers, laters] = [[], [], []];
     const widths = new Map();
-    let [wide, stale] = [0, false]; // stale: drawn for another width
+    let [wide, stale] = [0, false]; // stale: drawn for another width, or in part
     /** What was once as high stays so, while nothing is folded out: nothing below jumps up. */
     const reserve = () => {
       if (!root.querySelector("details[open]")) root.style.minHeight = `${root.offsetHeight}px`;
@@ -53,6 +53,7 @@ export function widget(name, build, { question, lead = "", lesson = [], answered
     const resized = () => {
       if (wide && root.clientWidth !== wide) [stale, root.style.minHeight] = [true, ""];
       wide = root.clientWidth;
+      stale ||= root.getAttribute("aria-busy") === "true";
       if (!stale) reserve();
     };
     const size = new ResizeObserver((entries) => {
@@ -94,6 +95,7 @@ export function widget(name, build, { question, lead = "", lesson = [], answered
         return { ...ui, follow: add, draw: add };
       },
       ahead: ahead.add,
+      busy: (waits) => hold(waits), // for something that comes from elsewhere
       width(element, anew = false) {
         if (!widths.has(element)) size.observe(element);
         if (anew || !widths.has(element)) widths.set(element, element.clientWidth);
@@ -147,7 +149,7 @@ export function widget(name, build, { question, lead = "", lesson = [], answered
       guarded(action);
       keep();
     };
-    const { ask: schedule, now: update, stop } = inFrames(root, {
+    const { ask: schedule, now: update, hold, stop } = inFrames(root, {
       first: () => part(() => {
         if (broken) rebuild();
         if (said.textContent && meant !== JSON.stringify(state())) tell("");

@@ -4,9 +4,11 @@
 /**
  * `ask()` has `first()` done in the next frame, each of `rest()` in a frame of its own,
  * then `done()`; what is asked for meanwhile comes after them. `now()` does all at once.
+ * Until all is drawn, and while it is held, the root is `aria-busy`.
  */
 export function inFrames(root, { first, rest, done }) {
-  let [frame, asked, due] = [0, false, []];
+  let [frame, asked, due, held] = [0, false, [], false];
+  const tell = () => root.setAttribute("aria-busy", held || Boolean(frame && rest().length));
   const step = () => {
     if (due.length) due.shift()();
     else {
@@ -16,19 +18,23 @@ export function inFrames(root, { first, rest, done }) {
     }
     if (!due.length) done();
     frame = asked || due.length ? requestAnimationFrame(step) : 0;
-    if (!frame && rest().length) root.removeAttribute("aria-busy");
+    tell();
   };
   return {
     ask() {
       asked = true;
       frame ||= requestAnimationFrame(step);
-      if (rest().length) root.setAttribute("aria-busy", "true");
+      tell();
     },
     now() {
       due = [];
       first();
       for (const part of rest()) part();
       done();
+    },
+    hold(waits) {
+      held = waits;
+      tell();
     },
     stop: () => cancelAnimationFrame(frame),
   };

@@ -77,7 +77,7 @@ export default widget("Model lab", (ui) => {
   const load = () => {
     const { packed, packed_name: called, packed_at: address } = Object.fromEntries(
       ["packed", "packed_name", "packed_at"].map((trait) => [trait, ui.get(trait)]));
-    put(ui.root, { "aria-busy": "true" });
+    ui.busy(true);
     asking ??= (packed ? Promise.resolve(packed) : loadPacked(called, address))
       .then(async (text) => { // in short parts: a press meanwhile is answered
         const made = makeLab(text);
@@ -98,7 +98,7 @@ export default widget("Model lab", (ui) => {
       })
       .then(() => {
         asking = null;
-        put(ui.root, { "aria-busy": "false" });
+        ui.busy(false);
         ui.redraw();
       });
     return asking;
@@ -231,12 +231,14 @@ export default widget("Model lab", (ui) => {
       return one;
     }));
   let drawn = null;
-  ui.follow(() => {
+  ui.later().draw(() => {
     const colours = palette(ui.root);
     if (now && (drawn?.now !== now || drawn.colours !== colours)) {
       canvases.forEach((canvas, i) => paint(canvas, now.maps[i], colours));
       drawn = { now, colours };
     }
+  });
+  ui.follow(() => {
     [...small.children].forEach((one, i) => {
       press(one, i === chosen());
       put(one, { title: inWords(i), "aria-label": `${name(i)}: ${inWords(i)}${isOff(i) ? ", switched off" : ""}` });
@@ -283,7 +285,9 @@ export default widget("Model lab", (ui) => {
     if (inside?.now !== now || inside.from !== from) inside = { now, from, words: wordsOf(now).slice(from, end).map(shortened) };
     return inside.words;
   };
-  const large = heatmap(ui, {
+  const picture = ui.later();
+  picture.follow(() => { [large.hidden, oneWord.hidden] = [ui.get("arcs"), !ui.get("arcs")]; }); // before it is drawn
+  const large = heatmap(picture, {
     most: () => 24,
     tall: () => TALL,
     move: (i, j) => ui.setAll({ query: shown()[0] + i, key: shown()[0] + Math.min(i, j) }),
@@ -303,7 +307,7 @@ export default widget("Model lab", (ui) => {
       };
     },
   });
-  const oneWord = arcs(ui, {
+  const oneWord = arcs(picture, {
     move: (row) => ui.setAll({ query: shown()[0] + row, key: -1 }),
     content() {
       const [[from], [i]] = [shown(), place()];
@@ -324,7 +328,6 @@ export default widget("Model lab", (ui) => {
     return one;
   });
   ui.follow(() => {
-    [large.hidden, oneWord.hidden] = [ui.get("arcs"), !ui.get("arcs")];
     press(asMap, !ui.get("arcs"));
     press(asArcs, ui.get("arcs"));
     const [from, end] = shown();

@@ -311,9 +311,10 @@ export default widget("Versions side by side", (ui) => {
     }
     return cut;
   };
+  const sides = { left: ui.later(), right: ui.later() };
   const side = (trait) => {
     const [code, shape, wrong] = [h("code"), h("p", { class: "mha-shape" }), h("p", { class: "mha-warning" })];
-    ui.follow(() => {
+    sides[trait].follow(() => {
       const step = pair()[trait];
       const mistake = MISTAKES[ui.get("mistake")];
       if (code.textContent !== step.code) code.replaceChildren(...inRoles(step.code));
@@ -324,15 +325,14 @@ export default widget("Versions side by side", (ui) => {
     return h("div", { class: "mha-version" }, shape,
       h("pre", { tabindex: "0", role: "group", "aria-label": `code of the ${trait} style` }, code), wrong);
   };
-  const pictures = { left: ui.later(), right: ui.later() };
   let stacked;
-  pictures.left.follow(() => { // before both are drawn: else in the old width, and then once more
+  sides.left.follow(() => { // before both are drawn: else in the old width, and then once more
     put(grids, { "data-stacked": pair().left.columns > ABREAST });
     if (stacked !== grids.dataset.stacked) for (const frame of grids.children) ui.width(frame, true);
     ({ stacked } = grids.dataset);
   });
   const grid = (trait) => {
-    return picture(pictures[trait], trait, () => {
+    return picture(sides[trait], trait, () => {
       const [{ left: whole, largest }, { left, right, [trait]: step }, at] = [pair(), blocks(), cursor()];
       const differs = (k) => left.data[k] !== right.data[k] && !(Math.abs(left.data[k] - right.data[k]) <= EQUAL * largest);
       return { step, whole, at, largest, differs };

@@ -1000,3 +1000,22 @@ def test_a_block_that_gets_another_width_is_drawn_once(live):
     opened.press("exchange q, k")
     assert grids.get_attribute("data-stacked") != stacked
     assert len(opened.page.evaluate("window.heads")) == 2
+
+
+def test_an_act_is_answered_before_its_pictures_are_drawn(live, layer, x):
+    """In each frame: the verdict's mark, and whether each picture is a new one."""
+    seen = live(versions(x, layer)).root_element.evaluate(
+        """async root => {
+        const all = selector => [...root.querySelectorAll(selector)];
+        const pictures = () => all("canvas").map(x => x.toDataURL());
+        const [before, found] = [pictures(), []];
+        all("button").find(x => x.textContent === "interleave").click();
+        do {
+            await new Promise(requestAnimationFrame);
+            found.push([root.querySelector(".mha-open .mha-readout").textContent[0],
+                ...pictures().map((x, i) => x !== before[i])]);
+        } while (root.ariaBusy === "true");
+        return found;
+    }"""
+    )
+    assert seen == [["≠", False, False], ["≠", True, False], ["≠", True, True]]
