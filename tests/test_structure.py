@@ -55,7 +55,7 @@ MAY_IMPORT = {
     "book": "mha_lib.*",
     "book._ext": ".widgets.*",
     "book.how_we_know": "mha_lib.* evidence.* mutants.result",
-    "tests": CODE,
+    "tests": f"{CODE} tests.nursery",
     **{f"tests.{room}": f"{CODE} tests.{room}.*" for room in ROOMS},
     "tests.grade": f"{CODE} tests.grade.* tests.check.submissions_right "
     "tests.check.submissions_broken",

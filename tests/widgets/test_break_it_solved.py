@@ -1,4 +1,4 @@
-"""The break-it machine once a line is found or shown: headings, places, distances."""
+"""The break-it machine once a line is found or shown, or a step is taken back."""
 
 import pytest
 
@@ -157,3 +157,21 @@ def test_a_right_program_is_given_one_order_and_a_true_one(live):
     opened.press("silent")  # no tile has a ✗
     opened.press_in(".mha-tile", "^Batched")
     assert "Open the others" in opened.text(".mha-lead")
+
+
+def state_seen(opened) -> str:
+    """All that is written, and the maps."""
+    maps = opened.root_element.locator("canvas").evaluate_all(
+        "all => all.map(x => x.toDataURL()).join()"
+    )
+    return opened.root_element.inner_text() + maps
+
+
+def test_undo_shows_the_map_that_was_seen(live):
+    opened = live(BreakIt(sealed=True))
+    opened.button("silent").click()
+    opened.control("three inputs").check()
+    before = state_seen(opened)
+    opened.button("daily").click()
+    opened.button("undo").click()
+    assert state_seen(opened) == before
