@@ -174,7 +174,7 @@ export function widget(name, build, { question, lead = "", lesson = [], answered
         update();
       }
       tell(values && drawn ? "" : "The link does not hold a state that can be shown. This is where the lesson begins.");
-      root.scrollIntoView({ block: "center" });
+      root.scrollIntoView({ block: "center", behavior: "instant" }); // no page flies past
     };
     update();
     follow();

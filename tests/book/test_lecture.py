@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from mha_lib.widgets.base import HERE
 from tests.book.conftest import DESK, until
 from tools import book
 
@@ -15,8 +16,14 @@ SEEN = """() => [...document.querySelectorAll('.mha')].map(root => {
 })"""
 
 
+KIND = re.compile(r'^export default widget\("([\w -]+)"', re.MULTILINE)
+
+
 def test_there_is_one_for_each_kind():
-    assert len({place.partition("=")[0] for _, place in LINKS}) == len(LINKS) == 8
+    found = [KIND.search(path.read_text("utf-8")) for path in HERE.glob("*.js")]
+    kinds = sorted(one[1].lower().replace(" ", "-") for one in found if one)
+    linked = sorted(re.match(r"#mha-([\w-]+)-1(?:=|$)", place)[1] for _, place in LINKS)
+    assert linked == kinds and len(kinds) > 7
 
 
 @pytest.mark.sweep(3)
@@ -24,7 +31,6 @@ def test_there_is_one_for_each_kind():
 def test_it_opens_the_widget(visit, page, place):
     opened = visit(f"book/{page}", viewport=DESK, query=place).page
     until(opened, "widgets", "ready")
-    opened.wait_for_timeout(0)
     ((whole, text),) = opened.evaluate(SEEN)
     assert whole and "does not hold a state" not in text
     if "=" in place:  # a state that is not the lesson's, and without its answer

@@ -23,9 +23,8 @@ from mha_lib.widgets import (
     ScaleLab,
     VersionsSideBySide,
 )
-from mha_lib.widgets.base import HERE, TITLE
+from mha_lib.widgets.base import HERE
 from tests.widgets.conftest import MOST, ORDERS, PHONE
-from tools import book
 
 WORDS = "the cat chased the dog then slept".split()  # noqa: SIM905
 GENERATOR = torch.Generator().manual_seed(0)
@@ -192,15 +191,6 @@ def test_its_still_has_the_question_for_a_caption(name):
     question = re.search(r'question: "(.+)"', text)[1]
     assert widget.caption().startswith(question)
     assert widget.summary() in widget.caption()
-
-
-def test_who_gives_a_lecture_finds_each_question():
-    """The page for instructors named no widget."""
-    guide = (book.ROOT / "book/instructors_guide.md").read_text("utf-8")
-    section = guide.partition("## To show in a lecture\n")[2].partition("\n## ")[0]
-    asked = re.findall(r"^\| ([^|]+\?) \| \[", section, re.MULTILINE)
-    found = [TITLE.search(path.read_text("utf-8")) for path in HERE.glob("*.js")]
-    assert sorted(asked) == sorted(one[1] for one in found if one)
 
 
 @on_each_screen
