@@ -377,7 +377,7 @@ export default widget("Einsum steps", (ui) => {
     terms.toggleAttribute("data-further", terms.scrollLeft + terms.clientWidth < terms.scrollWidth - 4);
   };
   terms.addEventListener("scroll", further, { passive: true });
-  ui.draw(() => { // last: to ask for a place is to lay the page out
+  ui.later().draw(() => { // to ask for a place is to lay the page out
     const item = terms.querySelector('[aria-current="step"]');
     if (!item) return;
     const end = item.offsetLeft + item.offsetWidth; // begin with the one before it, if both are seen whole
