@@ -338,10 +338,10 @@ export default widget("Model lab", (ui) => {
     put(later, { "aria-disabled": end === now.words.length });
   });
   const whose = h("div", { class: "mha-caption" });
-  ui.follow(() => say(whose, `map of ${name(chosen())}, ${isOff(chosen()) ? "off" : "on"}`));
+  picture.follow(() => say(whose, `map of ${name(chosen())}, ${isOff(chosen()) ? "off" : "on"}`));
   const line = readout();
   const panels = h("div", { class: "mha-panels" });
-  ui.follow(() => {
+  picture.follow(() => { // with the map of which it speaks
     const [i, j] = place();
     const [query, key] = [i, j].map((k) => spoken(now.words[k]));
     const who = inWords(chosen()).replace("l", "L");
