@@ -60,8 +60,14 @@ export function widget(name, build, { question, lead = "", lesson = [], answered
       if (entries.some(({ target }) => target === root)) resized();
       const other = entries.filter(({ target }) => widths.get(target) !== target.clientWidth);
       for (const { target } of other) widths.set(target, target.clientWidth);
-      if (other.length) schedule();
+      if (other.length) {
+        fitting ||= requestAnimationFrame(() => {
+          fitting = 0;
+          update();
+        });
+      }
     });
+    let fitting = 0; // another size is drawn in one frame: no paper comes in between
     let broken = true;
     const ahead = idleTasks(root, () => !broken);
     const guarded = (action) => {
@@ -190,6 +196,7 @@ export function widget(name, build, { question, lead = "", lesson = [], answered
       theme.observe(node, { attributes: true, attributeFilter });
     }
     return () => {
+      cancelAnimationFrame(fitting);
       stop();
       removeEventListener("hashchange", follow);
       model.off("change", schedule);

@@ -231,8 +231,7 @@ export default widget("Model lab", (ui) => {
       return one;
     }));
   let drawn = null;
-  const pictures = ui.later();
-  pictures.draw(() => {
+  ui.later().draw(() => {
     const colours = palette(ui.root);
     if (now && (drawn?.now !== now || drawn.colours !== colours)) {
       canvases.forEach((canvas, i) => paint(canvas, now.maps[i], colours));
@@ -242,11 +241,10 @@ export default widget("Model lab", (ui) => {
   ui.follow(() => {
     [...small.children].forEach((one, i) => {
       press(one, i === chosen());
+      put(one, { title: inWords(i), "aria-label": `${name(i)}: ${inWords(i)}${isOff(i) ? ", switched off" : ""}` });
       one.classList.toggle("mha-off", isOff(i));
     });
   });
-  pictures.follow(() => [...small.children].forEach((one, i) =>
-    put(one, { title: inWords(i), "aria-label": `${name(i)}: ${inWords(i)}${isOff(i) ? ", switched off" : ""}` })));
   let mine = []; // what the reader has turned off himself
   const flip = button("", () => {
     begins();
