@@ -46,6 +46,7 @@ function check(ui) {
 export default widget("Einsum steps", (ui) => {
   let now = null; // the equation that is shown, its numbers and its grids; null if it is wrong
   let live = []; // what follows a change of the cell or of the step
+  let due = false; // the tensors of another equation are still to be drawn
   let shapes = [];
   let drawn = {}; // the operands' grids, by number and letters
   let known = [];
@@ -85,8 +86,8 @@ export default widget("Einsum steps", (ui) => {
     id: `${ui.id}-equation`, type: "text", class: "mha-es-typed", size: 18, spellcheck: "false",
     autocapitalize: "off", autocomplete: "off", oninput: () => ui.setAll(begun({ equation: typed.value })),
   });
-  const after = []; // what follows the equation once it is read
-  const orders = choice({ ...ui, follow: (follower) => after.push(follower), get: () => now && `${now.inputs}->${now.output}` }, {
+  const [tensorsDrawn, restDrawn] = [ui.later(), ui.later()];
+  const orders = choice({ ...restDrawn, get: () => now && `${now.inputs}->${now.output}` }, {
     label: "order of the result", trait: "equation",
     options: () => (now ? permutations(now.output).map((x) => [`${now.inputs}->${x}`, x]) : []),
   });
@@ -190,11 +191,12 @@ export default widget("Einsum steps", (ui) => {
   const previous = button("previous", () => goStep(step() - 1));
   const next = button("next", () => goStep(step() + 1));
 
-  /** All that depends on the equation and not on the cell. */
-  function build() {
-    const { inputs, output, size, summed, shape } = now;
+  const own = { get: (x) => at()[x], follow: (follower) => live.push(follower) };
+
+  /** What the equation says, in words and letters. */
+  function introduce() {
+    const { inputs, output, size, summed } = now;
     live = [];
-    const own = { get: (x) => at()[x], follow: (follower) => live.push(follower) };
     letters.replaceChildren(...[...output, ...summed].map((x) => {
       const [what, where] = role(x, now, names());
       const dial = output.includes(x)
@@ -207,8 +209,11 @@ export default widget("Einsum steps", (ui) => {
     say(words, (output ? `For every ${joined([...output])}: ` : "The result is one number: ") + (summed.length
       ? `add ${steps()} ${thing}s, one for every ${joined(summed)}.`
       : `one ${thing}. No letter is missing after the arrow, so nothing is summed.`));
-    say(code, loops(now, names(), shapes));
+  }
 
+  /** All else that depends on the equation and not on the cell. */
+  function build() {
+    const { inputs, output, size, summed, shape } = now;
     now.grids = inputs.map((group, o) => (drawn[[o, group]] ??= grid(group, shapes[o], now.values[o], (n) => {
       const place = unravel(shapes[o].keys(), shapes[o], n);
       go(Object.fromEntries([...group].map((x, axis) => [x, place[axis]])));
@@ -234,6 +239,7 @@ export default widget("Einsum steps", (ui) => {
     )));
     terms.replaceChildren(...range(Math.min(TERMS, steps())).map(() => h("li", {}, h("b"), h("span"))));
     live.push(follow);
+    live.forEach((follower) => follower());
   }
 
   /** A tensor under its name and shape; the result takes the arrow keys. */
@@ -301,7 +307,6 @@ export default widget("Einsum steps", (ui) => {
     say(line, steps() > 1
       ? `${result()}, step ${j + 1} of ${steps()}: ${written(i, j)}. The sum is ${show(sofar)} after this step, ${show(now.result[i])} after all ${steps()}.`
       : `${result()}: ${written(i, j)}.`);
-    say(order, reordered(i));
     const [idle, following] = [!now.terms(i).some(Boolean), now.terms(i)[j + 1]];
     const elsewhere = now.result.length > 1 ? ": press another cell of the result." : ".";
     next.classList.toggle("mha-invite", following !== undefined && !idle); // the lead speaks of it
@@ -338,17 +343,16 @@ export default widget("Einsum steps", (ui) => {
       const equation = parse(text, shapes, names());
       const values = ui.get("operands")[ui.get("example")].map((x) => [x].flat(Infinity));
       now = { ...equation, ...einsum(equation, values, shapes), values };
-      build();
+      introduce();
     } catch (error) {
       if (!(error instanceof Problem)) throw error;
       problem = `“${text}” cannot be shown: ${error.message}`;
     }
+    due = Boolean(now);
     say(wrong, problem);
     wrong.hidden = !problem;
     readable ||= Boolean(now);
     board.hidden = folded.hidden = !readable;
-    board.inert = folded.inert = !now;
-    if (now) orders.hidden = now.output.length < 2;
     typed.setAttribute("aria-invalid", !now);
   }
 
@@ -364,7 +368,6 @@ export default widget("Einsum steps", (ui) => {
       note.hidden = !note.textContent;
       read(text);
     }
-    after.forEach((follower) => follower());
     if (now) live.forEach((follower) => follower());
     else {
       ui.lead("Mend the equation: a line below says what is wrong.");
@@ -372,12 +375,24 @@ export default widget("Einsum steps", (ui) => {
     }
   });
 
+  tensorsDrawn.follow(() => {
+    board.inert = folded.inert = !now;
+    if (due) build();
+    due = false;
+  });
+
   /** What lies beyond the right edge shows by a sign, until it has been scrolled to. */
   const further = () => {
     terms.toggleAttribute("data-further", terms.scrollLeft + terms.clientWidth < terms.scrollWidth - 4);
   };
   terms.addEventListener("scroll", further, { passive: true });
-  ui.later().draw(() => { // to ask for a place is to lay the page out
+  restDrawn.draw(() => {
+    if (!now) return;
+    orders.hidden = now.output.length < 2;
+    say(order, reordered(ravel(now.output, now.size, at())));
+    say(code, loops(now, names(), shapes));
+  });
+  restDrawn.draw(() => { // to ask for a place is to lay the page out
     const item = terms.querySelector('[aria-current="step"]');
     if (!item) return;
     const end = item.offsetLeft + item.offsetWidth; // begin with the one before it, if both are seen whole

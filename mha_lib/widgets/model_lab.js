@@ -230,6 +230,7 @@ export default widget("Model lab", (ui) => {
       one.append(canvas, h("span", {}, name(i)));
       return one;
     }));
+  const chances = ui.later(); // drawn before the maps
   let drawn = null;
   ui.later().draw(() => {
     const colours = palette(ui.root);
@@ -372,7 +373,7 @@ export default widget("Model lab", (ui) => {
       : off.length ? `; ${still}silent: ${off.map(name).join(", ")}` : "";
   };
   const inOneLine = (...parts) => h("span", { class: "mha-whole-line" }, ...parts);
-  ui.follow(() => {
+  chances.follow(() => {
     const some = ui.get("off").length > 0;
     const rows = now.next;
     while (next.children.length > rows.length) next.lastChild.remove();
