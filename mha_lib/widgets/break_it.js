@@ -104,13 +104,14 @@ export default widget("Break it", (ui) => {
     if (ui.get("step") || over()) return ui.get("step") || over();
     return now().differs.weights || !now().differs.output ? "weights" : "output";
   };
+  const worked = ui.later(); // what there is to choose from, once the question stands
   const lines = h("div", { class: "mha-code", role: "group", "aria-label": "program, step by step" }, Object.keys(GROUPS).map((step) => {
     const [mark, text, shape] = [h("b", { class: "mha-mark", role: "img" }), h("code"), h("span", { class: "mha-shape" })];
     const instead = h("code", { class: "mha-instead" });
     const line = h("button", { type: "button", class: "mha-line", title: GROUPS[step], onclick: () =>
       ui.setAll(sought() ? { guess: step } : { ...fresh, step }) }, mark,
       h("span", { class: "mha-written" }, shape, text, instead));
-    ui.follow(() => {
+    worked.follow(() => {
       const { here, right, differs } = now();
       const first = sought() ? "" : now().first || over(); // what no number shows is wrong, too
       say(mark, sought() ? (tried.steps.has(step) ? "–" : "?") : step === first ? "✗" : differs[step] ? "≠" : "✓");
@@ -197,12 +198,14 @@ export default widget("Break it", (ui) => {
     ui.linked(found ? "The link opens this patient, and does not give it away." : "");
     three.hidden = Boolean(found);
     three.classList.toggle("mha-spared", Boolean(solved() && now().first)); // it shows nothing new
+    if (found) say(question, uncovered ? "“copy link” sends this patient on."
+      : `Patient of ${written(ui.get("patient"))}`); // its tile has the ✗
+  });
+  worked.follow(() => {
+    const found = patient();
     quiz.hidden = !secret();
     lines.hidden = Boolean(secret());
-    if (!found) return;
-    say(question, uncovered ? "“copy link” sends this patient on."
-      : `Patient of ${written(ui.get("patient"))}`); // its tile has the ✗
-    answers.forEach((one, i) => {
+    if (found) answers.forEach((one, i) => {
       const wrong = tried.steps.has(found.answers[i]);
       say(one, `${wrong ? "✗ " : ""}${causeOf(known[found.answers[i]])}`);
       put(one, { "data-mark": wrong ? "✗" : "" });
@@ -337,6 +340,7 @@ export default widget("Break it", (ui) => {
 
   // --- who notices -------------------------------------------------------------------------
   const said = h("output", { class: "mha-said", "aria-live": "polite" });
+  let heard = false; // a verdict that is to be in sight
   noticed.follow(() => {
     const { differs } = now();
     const { mark, text } = training();
@@ -365,7 +369,11 @@ export default widget("Break it", (ui) => {
       : !mistake ? "All its numbers are those of the right program."
         : !first ? `Wrong, but one input cannot show it: query, key and value are one tensor here. Switch on three inputs. [${mistake}]`
           : `check says: ${known[mistake]} [${mistake}]`));
-    if (verdict && before && before !== said.textContent) said.scrollIntoView({ block: "nearest" });
+    heard ||= Boolean(verdict && before && before !== said.textContent);
+  });
+  worked.follow(() => { // below the lines, which may have become more
+    if (heard) said.scrollIntoView({ block: "nearest" });
+    heard = false;
   });
 
   losing.append(loss, h("div", {}, witnesses, h("p", { class: "mha-caption mha-trained" },

@@ -51,23 +51,25 @@ export function widget(name, build, { question, lead = "", lesson = [], answered
       if (!root.querySelector("details[open]")) root.style.minHeight = `${root.offsetHeight}px`;
     };
     const resized = () => {
-      if (wide && root.clientWidth !== wide) [stale, root.style.minHeight] = [true, ""];
+      const other = root.clientWidth !== wide;
+      if (wide && other) [stale, root.style.minHeight] = [true, ""];
       wide = root.clientWidth;
       stale ||= root.getAttribute("aria-busy") === "true";
       if (!stale) reserve();
+      return other;
     };
     const size = new ResizeObserver((entries) => {
-      if (entries.some(({ target }) => target === root)) resized();
+      const all = entries.some(({ target }) => target === root) && resized();
       const other = entries.filter(({ target }) => widths.get(target) !== target.clientWidth);
       for (const { target } of other) widths.set(target, target.clientWidth);
-      if (other.length) {
+      if (all || matchMedia("print").matches) { // in one frame: no paper comes in between
         fitting ||= requestAnimationFrame(() => {
           fitting = 0;
           update();
         });
-      }
+      } else if (other.length) schedule(); // by an act
     });
-    let fitting = 0; // another size is drawn in one frame: no paper comes in between
+    let fitting = 0;
     let broken = true;
     const ahead = idleTasks(root, () => !broken);
     const guarded = (action) => {

@@ -386,7 +386,7 @@ export default widget("Einsum steps", (ui) => {
     terms.toggleAttribute("data-further", terms.scrollLeft + terms.clientWidth < terms.scrollWidth - 4);
   };
   terms.addEventListener("scroll", further, { passive: true });
-  restDrawn.draw(() => {
+  restDrawn.follow(() => {
     if (!now) return;
     orders.hidden = now.output.length < 2;
     say(order, reordered(ravel(now.output, now.size, at())));

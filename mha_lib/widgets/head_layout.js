@@ -53,7 +53,8 @@ function sizesOf(ui) {
 
 /**
  * One list of steps: its code, its verdict, and what it has made up to the step shown.
- * `look` sees where its numbers are, `draw` writes where they come to, `go` lets them travel.
+ * `look` sees where its numbers are, `tell` writes code and verdict, `draw` where they come to,
+ * `go` lets them travel.
  */
 function way(ui, trait, title, followed) {
   const code = h("code", {});
@@ -63,7 +64,7 @@ function way(ui, trait, title, followed) {
   const node = h("div", { class: "mha-way", role: "group", "aria-label": title },
     h("div", { class: "mha-head" }, h("p", {}, code), verdict), body);
   let [known, shown, at] = ["", null, 0]; // shown: the state, and what was there before
-  let [from, moved] = [null, false];
+  let [from, same, anew, moved] = [null, false, false, false];
   const statement = () => JSON.stringify([ui.get(trait), sizesOf(ui), Math.min(stepOf(ui), ui.get(trait).length - 1)]);
   /** The state that is reached: an error ends the steps. */
   const reached = (states) => Math.min(stepOf(ui), ui.get(trait).length - 1, states.length - 1);
@@ -71,12 +72,11 @@ function way(ui, trait, title, followed) {
   const look = () => {
     from = shown && ui.get(trait).length && stepsOnce() && !motionReduced() ? whereabouts(body) : new Map();
   };
-  const draw = () => {
+  const tell = () => {
     const [steps, sizes] = [ui.get(trait), sizesOf(ui)];
     node.hidden = steps.length === 0;
     if (!steps.length) return;
-    const same = trait === "beside" && !parted(ui);
-    put(body, { class: same ? "mha-same" : "" }); // in its place already, and it travels on
+    same = trait === "beside" && !parted(ui);
     const state = `${statement()} ${same}`;
     if (state !== known) {
       const states = run(steps, sizes);
@@ -88,17 +88,23 @@ function way(ui, trait, title, followed) {
       }, text))));
       become(verdict, as("p", { class: "mha-outcome" }, as("b", { "data-mark": mark }, mark),
         ` ${short}${same ? ", as above" : ""}.${ended && "✓…".includes(mark) ? luck(steps, sizes) : ""}`));
-      halt(body);
+      anew = true;
       moved = Math.abs(here - at) === 1;
       [known, shown, at] = [state, [states[here], states[here - 1]?.value], here];
     }
-    become(picture, drawing(...shown, followed(), sizes));
+  };
+  const draw = () => {
+    if (node.hidden) return;
+    if (anew) halt(body);
+    anew = false;
+    put(body, { class: same ? "mha-same" : "" }); // in its place already, and it travels on
+    become(picture, drawing(...shown, followed(), sizesOf(ui)));
   };
   const go = () => {
     if (moved) travel(body, from);
     moved = false;
   };
-  return { node, look, draw, go };
+  return { node, look, tell, draw, go };
 }
 
 /** How two ways are drawn: beside another one, and with many numbers, closer together. */
@@ -115,7 +121,7 @@ function tallestOf(ui, tries, ways) {
     const all = { ...ui.first, ...state };
     const other = { ...ui, get: (trait) => all[trait] ?? ui.get(trait) };
     const two = ["steps", "beside"].map((trait) => way(other, trait, trait, () => all.element));
-    for (const { draw } of two) draw();
+    for (const { tell, draw } of two) [tell, draw].forEach((part) => part());
     const unseen = h("div", { class: "mha-ways mha-unseen", "aria-hidden": "true", style: `width: ${ways.clientWidth}px` },
       two.map(({ node }) => node));
     put(unseen, closeness(other));
@@ -381,15 +387,16 @@ export default widget("Head layout", (ui) => {
     ui.lead(`One colour = one ${ui.get("colour")}. ${said.trim()}`);
   });
   ways.append(above.node, below.node);
-  for (const { look, draw, go } of [above, below]) { // each in a frame of its own
-    const its = ui.later();
-    its.follow(look); // before anything is written: the page is laid out
-    its.follow(() => {
+  for (const { look, tell, draw, go } of [above, below]) { // each in two frames
+    const [said, drawn] = [ui.later(), ui.later()];
+    said.follow(look); // before anything is written: the page is laid out
+    said.follow(() => {
       put(ways, closeness(ui));
       below.node.hidden ||= !ui.get("beside").length;
     });
-    its.follow(draw);
-    its.follow(go);
+    said.follow(tell);
+    drawn.follow(draw);
+    drawn.follow(go);
   }
   let measured = "";
   ui.draw(() => {

@@ -835,3 +835,24 @@ def test_on_paper_every_product_is_seen(live):
     seen = terms.evaluate(inside)
     opened.page.emulate_media(media="screen")
     assert seen
+
+
+def test_an_equation_is_answered_before_its_tensors_are_drawn(live):
+    """In each frame: what is said, the result's axes, and the loops."""
+    opened = live(EinsumSteps([random("td,sd->ts")]))
+    seen = opened.root_element.evaluate(
+        """async root => {
+        const text = selector => root.querySelector(selector).textContent;
+        const found = [];
+        [...root.querySelectorAll("button")]
+            .find(x => x.textContent === "sum one more").click();
+        do {
+            await new Promise(requestAnimationFrame);
+            found.push([text(".mha-es-words").includes("for every d and s"),
+                text(".mha-es-operand:last-child").startsWith("result (t) ="),
+                text(".mha-es-code").includes("result[t] = total")]);
+        } while (root.ariaBusy === "true");
+        return found;
+    }"""
+    )
+    assert seen == [[True, False, False], [True, True, False], [True, True, True]]

@@ -78,3 +78,28 @@ def test_of_a_deleted_text_no_sentence_stays(live):
     assert note.inner_text() == "" and opened.text(".mha-lead") == "Type a text."
     type_text(opened, "The")
     assert note.inner_text().startswith("With L0 H3 off, ")
+
+
+def test_what_comes_next_is_drawn_before_the_map(live):
+    """In each frame: the answer, the list of tokens, the large map."""
+    opened = live(ModelLab())
+    opened.press("all on")
+    opened.settle()
+    seen = opened.root_element.evaluate(
+        """async root => {
+        const text = selector => root.querySelector(selector).textContent;
+        const map = () => root.querySelector(".mha-map canvas").toDataURL();
+        const [before, found] = [map(), []];
+        [...root.querySelectorAll("button")]
+            .find(x => x.textContent === "looks, no help").click();
+        do {
+            await new Promise(requestAnimationFrame);
+            found.push([text(".mha-note").includes("looks at the quote"),
+                text(".mha-legend").includes("silent: L1 H0"), map() !== before]);
+        } while (root.ariaBusy === "true");
+        return found;
+    }"""
+    )
+    answered = [True, False, False]
+    listed, drawn = [True, True, False], [True, True, True]
+    assert seen == [answered, listed, listed, drawn]  # the small maps come third
