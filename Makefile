@@ -77,7 +77,7 @@ $(READY): requirements.txt constraints.txt pyproject.toml
 	done; \
 	test -n "$$found" || { echo "$(NONE)" >&2; exit 1; }; \
 	$(BIN)/python -c '$(FITS)' 2>/dev/null || $$found -m venv --clear $(VENV)
-	$(BIN)/python -m pip install -r requirements.txt -e . && \
+	$(BIN)/python -m pip install --no-compile -r requirements.txt -e . && \
 	$(BIN)/python -m pip install --no-deps $(PUBLISHED) || { \
 		echo "The packages were not installed: see above; pip needs a network." >&2; exit 1; }
 	@touch $@
