@@ -3,19 +3,21 @@
 
 /**
  * `ask()` has `first()` done in the next frame, each of `rest()` in a frame of its own,
- * then `done()`; what is asked for meanwhile comes after them. `now()` does all at once.
+ * then `done()`. Who asks meanwhile has all of it in the next frame: a part of `rest()` needs
+ * what `first()` has made of the same state. `now()` does all at once.
  * Until all is drawn, and while it is held, the root is `aria-busy`.
  */
 export function inFrames(root, { first, rest, done }) {
   let [frame, asked, due, held] = [0, false, [], false];
   const tell = () => root.setAttribute("aria-busy", held || Boolean(frame && rest().length));
   const step = () => {
-    if (due.length) due.shift()();
-    else {
+    if (asked) {
+      const late = due.length > 0;
       asked = false;
       first();
       due = rest();
-    }
+      while (late && due.length) due.shift()();
+    } else due.shift()();
     if (!due.length) done();
     frame = asked || due.length ? requestAnimationFrame(step) : 0;
     tell();
@@ -27,10 +29,12 @@ export function inFrames(root, { first, rest, done }) {
       tell();
     },
     now() {
-      due = [];
+      cancelAnimationFrame(frame);
+      [frame, asked, due] = [0, false, []];
       first();
       for (const part of rest()) part();
       done();
+      tell();
     },
     hold(waits) {
       held = waits;

@@ -293,6 +293,35 @@ def test_buttons_set_states_and_reset_brings_the_lesson_back(walk, name, screen)
     assert walk(name, screen).reset == states[0]
 
 
+# Press all that there is to try, then a list's next entries, a frame or two after each.
+# A widget that an error has broken is built anew by the next act: its parts are others.
+HASTE = """async root => {
+    const frame = () => new Promise(requestAnimationFrame);
+    const [parts, acts] = [[...root.children], []];
+    for (const one of root.querySelectorAll('.mha-tries button'))
+        acts.push(() => one.isConnected && one.click());
+    for (const list of root.querySelectorAll('select')) {
+        for (const { value } of [...list.options].slice(0, 4)) acts.push(() => {
+            list.value = value;
+            if (list.value === value) list.dispatchEvent(new Event('change'));
+        });
+    }
+    for (const [i, act] of [...acts, ...acts.toReversed()].entries()) {
+        act();
+        for (let n = 0; n <= i % 3; n++) await frame();
+    }
+    return parts.every(x => x.parentElement === root);
+}"""
+
+
+@of_each_widget
+def test_who_is_faster_than_the_frames_breaks_nothing(live, name):
+    opened = live(LESSONS[name]())
+    assert opened.measure(HASTE)
+    opened.settle()
+    assert opened.count(".mha > .mha-problem:not([hidden])") == 0
+
+
 @of_each_widget
 def test_a_link_opens_what_was_sent_from_a_file_too(live, name):
     opened = live(LESSONS[name]())
