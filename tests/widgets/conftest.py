@@ -43,11 +43,14 @@ READER = {  # who opens a page, if a test says nothing else
     "color_scheme": "light",
     "reduced_motion": "no-preference",
 }
+# Two frames in which nothing is asked for anew, as by another width; or a busy second.
 DRAWN = """() => new Promise(done => {
-    const frame = next => requestAnimationFrame(next);
-    let frames = 0;
-    const look = () => frames++ < 60 && document.querySelector('.mha[aria-busy=true]')
-        ? frame(look) : frame(() => frame(done));
+    let [frames, calm] = [0, 0];
+    const look = () => {
+        calm = document.querySelector('.mha[aria-busy=true]') ? 0 : calm + 1;
+        if (calm > 2 || frames++ > 60) done();
+        else requestAnimationFrame(look);
+    };
     look();
 })"""
 # What a click does to a button that a reader sees and can hit, and the frames after it;
