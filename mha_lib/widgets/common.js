@@ -62,12 +62,13 @@ export function widget(name, build, { question, lead = "", lesson = [], answered
       const all = entries.some(({ target }) => target === root) && resized();
       const other = entries.filter(({ target }) => widths.get(target) !== target.clientWidth);
       for (const { target } of other) widths.set(target, target.clientWidth);
+      if (!other.length) return;
       if (all || matchMedia("print").matches) { // in one frame: no paper comes in between
         fitting ||= requestAnimationFrame(() => {
           fitting = 0;
           update();
         });
-      } else if (other.length) schedule(); // by an act
+      } else schedule(); // by an act
     });
     let fitting = 0;
     let broken = true;
