@@ -8,6 +8,7 @@ import json
 import matplotlib
 from IPython.core import pylabtools
 from matplotlib.text import Text
+from matplotlib.textpath import TextPath
 
 matplotlib.use("module://matplotlib_inline.backend_inline")
 NOTED_FIGURES = []  # of each: its width in pixels, and (text, points, corners)
@@ -25,7 +26,11 @@ def corners_of(text, renderer):
     middle = complex((around.x0 + around.x1) / 2, (around.y0 + around.y1) / 2)
     turn = 1j ** (angle / 90)
     # Letters fill their line from side to side; above and below it holds some air.
-    wide, high = flat.width / 2 + 1, 0.35 * flat.height
+    wide, high = flat.width, 0.7 * flat.height - 2
+    if len(sign := text.get_text()) == 1:  # and most of all around a cross
+        ink = TextPath((0, 0), sign, prop=text.get_fontproperties()).get_extents()
+        wide, high = map(renderer.points_to_pixels, ink.size)
+    wide, high = wide / 2 + 1, high / 2 + 1
     around = [middle + turn * complex(x * wide, y * high) for x, y in UNIT_SQUARE]
     return [(point.real, point.imag) for point in around]
 
