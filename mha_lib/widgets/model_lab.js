@@ -19,7 +19,7 @@ const STEP = 4; // tokens from one window to the next
 const begin = { temperature: 1, query: -1, key: -1, start: -1, off: [], compared: [] };
 const TRIES = {
   "the bracket": {
-    note: "Layer 0, head 3 looks back at “[”. Without it, the model closes another bracket: “)”.",
+    note: "Layer 0, head 3 looks back at “[”. Without it, “]” falls from 79 % to 12 %.",
     state: { ...begin, text: "foo[bar, baz", off: [3], layer: 0, head: 3 },
   },
   "looks, no help": {
