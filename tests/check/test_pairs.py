@@ -116,6 +116,7 @@ LAYER_SOMETIMES = [
     *((both(name, *REPEATED), NAN) for name in ("log-softmax", "no-softmax")),
     (both("batch-axis-as-heads", "mask-inverted", "zero-scores-hidden"), NAN),
     (both("layout-exchanged", *REPEATED), ONCE),
+    (both("layout-exchanged", "mask-of-first-query", "fill-thrown-away"), ONCE),
     (both("split-axis-left", *REPEATED, "layout-exchanged"), ONCE),
 ]
 SOMETIMES = {
@@ -226,8 +227,8 @@ def check_pair(task, route, tied):
     pair = mistakes(route)
     group = shortest(tied[pair])
     probes, outcomes = executed(task, route)
-    if all("skipped" in outcome for outcome in outcomes):
-        return  # their code would do anything
+    if 2 * sum("skipped" in outcome for outcome in outcomes) > len(outcomes):
+        return  # their code would do anything, in most cases
     found = conclude(task, probes, outcomes)
     assert found.verdict not in ("right", "unknown", "failed"), names(route)
     # One of the two may be hidden: with -1e9 for the fill, the other says it all. And

@@ -236,21 +236,6 @@ def step_that_clears_twice(model, optimizer, tokens, step, rate_of, clip):
     return float(loss)
 
 
-@right("training_step")
-def step_that_ends_in_evaluation(model, optimizer, tokens, step, rate_of, clip):
-    """It puts the model into training mode, and back into evaluation at the end."""
-    model.train()
-    for group in optimizer.param_groups:
-        group["lr"] = rate_of(step)
-    loss = F.cross_entropy(model(tokens[:, :-1]).mT, tokens[:, 1:])
-    optimizer.zero_grad()
-    loss.backward()
-    nn.utils.clip_grad_norm_(model.parameters(), clip)
-    optimizer.step()
-    model.eval()
-    return loss.item()
-
-
 @right("generate")
 def text_by_categorical(model, tokens, new, context, temperature=1.0, top_k=None):
     """torch.distributions; a try/finally; inference mode."""

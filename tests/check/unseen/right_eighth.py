@@ -64,6 +64,8 @@ def attention_of_halves(q, k, v, mask=None):
             [left * (a - total).exp(), right * (b - total).exp()], -1
         ), total
 
+    if mask is not None:
+        mask = mask.expand(*mask.shape[:-1], k.shape[-2])
     weights = halved(k, mask)[0]
     weights = weights if mask is None else weights * mask
     return weights @ v, weights

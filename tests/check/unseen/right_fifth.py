@@ -6,17 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from tests.check.unseen.usual import PlainModel, programs
+from tests.check.unseen.usual import programs
 
 RIGHT, right = programs()
-
-
-@right("language_model")
-class DropoutOfWords(PlainModel):
-    """A dropout in training: the task does not forbid it."""
-
-    def embed(self, tokens):
-        return F.dropout(super().embed(tokens), 0.1, self.training)
 
 
 class Layer(nn.Module):
