@@ -98,6 +98,12 @@ def test_gradcheck_of_inputs_and_parameters(style, mask):
     assert torch.autograd.gradcheck(run, leaves, fast_mode=True)
 
 
+@every_style
+def test_it_knows_its_sizes(style):
+    layer = make(style)
+    assert (layer.embed_dim, layer.num_heads) == (E, H)
+
+
 @pytest.mark.parametrize(("style", "mask"), CASES)
 def test_inputs_and_mask_are_left_alone(style, mask):
     operands = [x.detach() for x in inputs()]
