@@ -143,7 +143,7 @@ export function widget(name, build, { question, lead = "", lesson = [], answered
     const rebuild = () => {
       [followers, drawers, laters] = [[], [], []];
       ahead.clear();
-      ahead.add(() => followers.forEach((step) => step())); // their code is then at hand for the first act
+      ahead.add(() => due() || followers.forEach((step) => step())); // their code is then at hand for the first act
       size.disconnect();
       widths.clear();
       ui.width(root);
@@ -158,7 +158,7 @@ export function widget(name, build, { question, lead = "", lesson = [], answered
       guarded(action);
       keep();
     };
-    const { ask: schedule, now: update, hold, stop } = inFrames(root, {
+    const { ask: schedule, now: update, due, hold, stop } = inFrames(root, {
       first: () => part(() => {
         if (broken) rebuild();
         if (said.textContent && meant !== JSON.stringify(state())) tell("");

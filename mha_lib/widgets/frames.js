@@ -4,22 +4,23 @@
 /**
  * `ask()` has `first()` done in the next frame, each of `rest()` in a frame of its own,
  * then `done()`. Who asks meanwhile has all of it in the next frame: a part of `rest()` needs
- * what `first()` has made of the same state. `now()` does all at once.
+ * what `first()` has made of the same state. `now()` does all at once; `due()` is whether a frame
+ * will do something.
  * Until all is drawn, and while it is held, the root is `aria-busy`.
  */
 export function inFrames(root, { first, rest, done }) {
-  let [frame, asked, due, held] = [0, false, [], false];
+  let [frame, asked, parts, held] = [0, false, [], false];
   const tell = () => root.setAttribute("aria-busy", held || Boolean(frame && rest().length));
   const step = () => {
     if (asked) {
-      const late = due.length > 0;
+      const late = parts.length > 0;
       asked = false;
       first();
-      due = rest();
-      while (late && due.length) due.shift()();
-    } else due.shift()();
-    if (!due.length) done();
-    frame = asked || due.length ? requestAnimationFrame(step) : 0;
+      parts = rest();
+      while (late && parts.length) parts.shift()();
+    } else parts.shift()();
+    if (!parts.length) done();
+    frame = asked || parts.length ? requestAnimationFrame(step) : 0;
     tell();
   };
   return {
@@ -30,12 +31,13 @@ export function inFrames(root, { first, rest, done }) {
     },
     now() {
       cancelAnimationFrame(frame);
-      [frame, asked, due] = [0, false, []];
+      [frame, asked, parts] = [0, false, []];
       first();
       for (const part of rest()) part();
       done();
       tell();
     },
+    due: () => frame !== 0,
     hold(waits) {
       held = waits;
       tell();
