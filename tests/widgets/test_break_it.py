@@ -1022,19 +1022,6 @@ def test_the_focus_stays_while_buttons_come_and_go(live):
     assert opened.button("free play").is_hidden() and focused(opened) == "here"
 
 
-def test_what_is_done_while_the_page_is_idle_takes_no_focus(live):
-    """Its first act brings the focus, and with it the time for what lies ready."""
-    opened = live(BreakIt(sealed=True))
-    opened.page.evaluate(
-        """() => {
-            const frame = window.requestAnimationFrame.bind(window);
-            window.requestAnimationFrame = act => setTimeout(() => frame(act), 400);
-        }"""
-    )
-    opened.button("show me").press("Enter")
-    assert opened.button("show me").is_hidden() and focused(opened) == "here"
-
-
 @pytest.mark.parametrize("viewport", [DESK, PHONE], ids=["desk", "phone"])
 def test_each_mark_stands_beside_the_first_line_of_its_step(live, viewport):
     opened = live(BreakIt(sealed=True), viewport=viewport)

@@ -286,6 +286,19 @@ def test_the_focus_is_never_lost(live, name):
             assert opened.measure(HAS_FOCUS), label
 
 
+def test_what_is_done_while_the_page_is_idle_takes_no_focus(live):
+    """The first act brings the focus, and with it the time for what lies ready."""
+    opened = live(BreakIt(sealed=True))
+    opened.page.evaluate(
+        """() => {
+            const frame = requestAnimationFrame.bind(window);
+            window.requestAnimationFrame = act => setTimeout(() => frame(act), 400);
+        }"""
+    )
+    opened.press("show me")  # its focus and its click at once
+    assert opened.button("show me").is_hidden() and opened.measure(HAS_FOCUS)
+
+
 @on_each_screen
 def test_buttons_set_states_and_reset_brings_the_lesson_back(walk, name, screen):
     states = walk(name, screen).states
