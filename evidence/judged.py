@@ -64,7 +64,7 @@ def ask() -> dict:
             place: summary([x for x in judged.comparisons if x.test.startswith(place)])
             for place in (*files, OPTIONS)
         },
-        "empty rows": empty_rows.rows(),
+        "empty rows": [list(row) for row in empty_rows.rows()],  # as JSON has them
     }
 
 

@@ -429,6 +429,15 @@ def test_every_door_checks_what_it_is_given_once(door, monkeypatch):
     assert sorted(seen) == ["check_bias", "check_mask", "check_operands"]
 
 
+@pytest.mark.parametrize("other", range(3))
+def test_each_operand_must_have_the_dtype_of_the_others(other):
+    operands = list(qkv())
+    operands[other] = operands[other].float()
+    came = f"got {operands[0].dtype}, {operands[1].dtype} and {operands[2].dtype}"
+    with pytest.raises(TypeError, match=f"^q, k and v must share one dtype; {came}$"):
+        attention(*operands)
+
+
 # --- the weights alone ------------------------------------------------------------
 
 

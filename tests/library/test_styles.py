@@ -104,6 +104,12 @@ def test_it_knows_its_sizes(style):
     assert (layer.embed_dim, layer.num_heads) == (E, H)
 
 
+@every_style
+@pytest.mark.parametrize("whole", [0, 1])
+def test_a_probability_may_be_an_integer(style, whole):
+    assert style(E, H, dropout=whole).dropout == whole
+
+
 @pytest.mark.parametrize(("style", "mask"), CASES)
 def test_inputs_and_mask_are_left_alone(style, mask):
     operands = [x.detach() for x in inputs()]
