@@ -163,3 +163,15 @@ EQUIVALENT: dict[str, tuple[str, ...]] = {
         "not None and joint not in state_dict → joint not in state_dict",
     ),
 }
+
+# Of the held-out faults that survived the stored run: {key: reason}.
+HELD_OUT: dict[str, str] = {
+    "attention.weigh: q → k": "a query is as wide as a key",
+    "styles.builtin.BuiltinMHA.forward: key → value": "there is a value for each key",
+    "styles.builtin.BuiltinMHA.forward: aligned is not None → True": (
+        "torch's layer gives the same off its fast path"
+    ),
+    "styles.fused.FusedMHA._project: query is key → False": (
+        "three products give what one gives"
+    ),
+}

@@ -1,8 +1,9 @@
 """Faults by other rules than those the tests were written against: a held-out sample.
 
 Tests were added until no fault of `operators.py` survived, so their score there says
-nothing about faults of another kind. These rules have never been used to write a test,
-and must not be: a survivor is counted, and the score stays what it is.
+nothing about faults of another kind. What survives a sample is counted, and the score
+stays what it is. Where a survivor shows a hole, a test is written after that, and the
+next sample is drawn with another `SEED`: its score is of faults that no test has seen.
 """
 
 import ast
@@ -19,7 +20,7 @@ from mutants.operators import (
     mutants,
 )
 
-SEED = 0
+SEED = 1
 SLOW = ("dropin", "tiled", "_tiles")  # their tests take long
 SAMPLED = tuple(x for x in MODULES if x not in SLOW)
 TENSORS = "query key value q k v x a b scores weights context output mask bias"

@@ -2,6 +2,7 @@
 
 import json
 
+from mutants import equivalent
 from mutants.modules import sources
 from tools.book import ROOT
 
@@ -20,7 +21,9 @@ def stored() -> dict:
 
 def held_out() -> dict:
     """What `python -m mutants --held-out N` found when it was run last."""
-    return json.loads(HELD_OUT.read_text(encoding="utf-8"))
+    found = json.loads(HELD_OUT.read_text(encoding="utf-8"))
+    alike = equivalent.HELD_OUT.keys() & set(found["survived"])
+    return found | {"equivalent": len(alike)}
 
 
 def is_stale() -> bool:
