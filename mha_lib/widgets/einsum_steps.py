@@ -107,7 +107,7 @@ class EinsumSteps(Widget):
         return f"{count} equation{'s' if count > 1 else ''}, {self.equation}"
 
     def still(self) -> "Figure":
-        """The operands and the result; framed is what makes the result's first cell."""
+        """The operands and the result; framed is the cell `at`, and what makes it."""
         import matplotlib.pyplot as plt
 
         from mha_lib.plots import cells
@@ -121,14 +121,17 @@ class EinsumSteps(Widget):
         figure, axes = plt.subplots(1, len(sheets), figsize=size)
         for ax, (name, letters, values) in zip(axes, sheets):
             part = np.zeros(values.shape, dtype=bool)
-            part[tuple(0 if x in output else slice(None) for x in letters)] = True
+            ends = zip(letters, part.shape)
+            at = [min(self.at.get(x, 0), size - 1) for x, size in ends]
+            shown = (n if x in output else slice(None) for x, n in zip(letters, at))
+            part[tuple(shown)] = True
             part = _sheet(part)
             texts = [[f"{x:.3g}" for x in row] for row in _sheet(values.numpy())]
             cells(texts, np.where(part, 1, 7), ax=ax)
             ax.set_title(f"{name} ({', '.join(letters)})")
             for i, j in np.argwhere(part):
                 ax.add_patch(plt.Rectangle((j, i), 1, 1, fill=False, lw=2.5, zorder=2))
-        figure.suptitle(f"{equation}: the first cell of the result, and what makes it")
+        figure.suptitle(f"{equation}: a cell of the result, and what makes it")
         figure.tight_layout()
         return figure
 

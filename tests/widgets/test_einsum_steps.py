@@ -740,6 +740,19 @@ def test_still_shows_what_makes_the_first_cell(equation):
     plt.close(figure)
 
 
+def test_still_shows_the_cell_that_was_chosen():
+    import matplotlib.pyplot as plt
+
+    widget = EinsumSteps([("td,sd->ts", torch.ones(3, 2), torch.ones(4, 2))])
+    widget.at = {"t": 2, "s": 9, "d": 1}  # s beyond its end: the last
+    framed = [
+        {(patch.get_y(), patch.get_x()) for patch in ax.patches if not patch.get_fill()}
+        for ax in widget.still().axes
+    ]
+    assert framed == [{(2, 0), (2, 1)}, {(3, 0), (3, 1)}, {(2, 3)}]
+    plt.close()
+
+
 @pytest.mark.parametrize(
     ("equations", "options", "message"),
     [
