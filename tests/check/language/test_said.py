@@ -16,6 +16,7 @@ SAID = {
     ("block", "relu"): r"Feature \d+ of token \d+ in sequence \d+ is -?[\d.]+ behind",
     ("language_model", "no-places"): r"Behind token \d+ of text \d+ the logit of word",
     ("language_model", "one-block-repeated"): r"have numbers of their own: 1, not",
+    ("language_model", "blocks-in-a-list"): "are not among model.parameters",
     ("language_model", "mask-of-ignored"): r"The mask that a block of the model gets",
     (
         "training_step",
@@ -26,9 +27,11 @@ SAID = {
         "no-clipping",
     ): r"The loss at step \d+ is [\d.]+ nats; [\d.]+ is r",
     ("training_step", "graph-kept"): "The loss comes back with its graph",
+    ("training_step", "put-into-eval-mode"): r"After step \d+ the model is in evalu",
     ("generate", "first-place"): r"Text 0, place \d+ \(new token 0\): token \d+ stands",
     ("generate", "top-k-ignored"): r"top_k = 3, token \d is drawn in [\d.]+% of 8,192",
     ("generate", "mode-not-restored"): "is in evaluation mode afterwards",
+    ("generate", "gradients-kept"): "was in training mode writes with gradients",
     ("generate", "logits-changed"): "The logits that the model returned hold other num",
 }
 
