@@ -165,7 +165,7 @@ EQUIVALENT: dict[str, tuple[str, ...]] = {
 }
 
 # Of the held-out faults that survived the stored run: {key: reason}.
-HELD_OUT: dict[str, str] = {
+EQUIVALENT_HELD_OUT: dict[str, str] = {
     "attention.weigh: q → k": "a query is as wide as a key",
     "styles.builtin.BuiltinMHA.forward: key → value": "there is a value for each key",
     "styles.builtin.BuiltinMHA.forward: aligned is not None → True": (

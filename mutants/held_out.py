@@ -3,7 +3,7 @@
 Tests were added until no fault of `operators.py` survived, so their score there says
 nothing about faults of another kind. What survives a sample is counted, and the score
 stays what it is. Where a survivor shows a hole, a test is written after that, and the
-next sample is drawn with another `SEED`: its score is of faults that no test has seen.
+next sample is drawn with another `SEED`, in which that survivor does not come again.
 """
 
 import ast

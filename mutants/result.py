@@ -2,7 +2,7 @@
 
 import json
 
-from mutants import equivalent
+from mutants.equivalent import EQUIVALENT_HELD_OUT
 from mutants.modules import sources
 from tools.book import ROOT
 
@@ -22,7 +22,7 @@ def stored() -> dict:
 def held_out() -> dict:
     """What `python -m mutants --held-out N` found when it was run last."""
     found = json.loads(HELD_OUT.read_text(encoding="utf-8"))
-    alike = equivalent.HELD_OUT.keys() & set(found["survived"])
+    alike = EQUIVALENT_HELD_OUT.keys() & set(found["survived"])
     return found | {"equivalent": len(alike)}
 
 
