@@ -52,7 +52,7 @@ def test_a_dead_link_is_repeated_and_the_book_is_not_served(small, capsys):
     assert not book.HTML.exists()
 
 
-def test_a_failing_cell_is_named(small, capsys):
+def test_a_failing_cell_is_named(small, cold, capsys):
     """Of a notebook with its line, of a page of text with its message."""
     cells = [
         nbformat.v4.new_markdown_cell("# Second\n\nText."),

@@ -150,7 +150,7 @@ def test_what_fails_is_said_and_the_rest_is_kept(pages, ran):
     assert again(ran) == (["text.md: it raised"], ["text.md"])
 
 
-def test_the_outputs_are_those_of_a_kernel(pages):
+def test_the_outputs_are_those_of_a_kernel(pages, cold):
     found = executed.pages()
     assert executed.fill(found, executed.digests(found)) == []
     cache = executed.get_cache(str(executed.folder()))

@@ -73,7 +73,7 @@ def test_a_kernel_that_dies_is_noticed(forks, tmp_path):
         notebook.run(killed, tmp_path / "page.ipynb", forks.manager())
 
 
-def test_a_kernel_ends_with_the_process_it_was_forked_from(tmp_path):
+def test_a_kernel_ends_with_the_process_it_was_forked_from(tmp_path, cold):
     """As when the build is killed, and nobody closes anything."""
     with closing(kernels.Forks()) as forks:
         manager = forks.manager()
@@ -85,7 +85,7 @@ def test_a_kernel_ends_with_the_process_it_was_forked_from(tmp_path):
         manager.context.destroy()
 
 
-def test_nothing_is_left_when_they_are_closed(tmp_path):
+def test_nothing_is_left_when_they_are_closed(tmp_path, cold):
     with closing(kernels.Forks()) as forks:
         assert forks.server is None  # nothing is started for nothing
         ran = notebook.run(
