@@ -16,7 +16,21 @@ from tests.grade.attacks.table import MERGE
 from tests.grade.course import BARE, SPLIT, linux, new_run, rows_of, table
 
 
-def test_two_processes_do_what_one_does():
+@pytest.fixture
+def forks(monkeypatch):
+    """Processes are forked from one that has imported, once, what all of them need."""
+    from distributed import utils
+
+    known = "_forkserver_preload_set"  # so that it asks for no other packages
+    monkeypatch.setattr(utils, known, True, raising=False)
+    context = get_context("forkserver")
+    context.set_forkserver_preload(["distributed", "mha_lib.grade.run"])
+    return context
+
+
+def test_two_processes_do_what_one_does(forks, monkeypatch):
+    """Spawned ones are what the command has, in test_start.py."""
+    monkeypatch.setattr(engines, "get_context", {"spawn": forks}.__getitem__)
     items = [(n, 3) for n in range(9)]
     done = engines.local(math.prod, iter(items), 2, "")
     assert sorted(done) == [n * 3 for n in range(9)]
@@ -61,19 +75,15 @@ def noted(notes: Path, settings: str, item: tuple) -> tuple:
 
 
 @pytest.fixture
-def cluster(monkeypatch):
-    """Two workers, forked: what they import is imported once."""
+def cluster(forks):
+    """Two workers."""
     from dask import config
-    from distributed import LocalCluster, utils
+    from distributed import LocalCluster
 
-    known = "_forkserver_preload_set"  # so that it asks for no other packages
-    monkeypatch.setattr(utils, known, True, raising=False)
-    preload = ["distributed", "mha_lib.grade.run"]
-    get_context("forkserver").set_forkserver_preload(preload)
     machines = {"n_workers": 2, "threads_per_worker": 1}
     machines |= {"dashboard_address": "127.0.0.1:0"}
-    forks = {"distributed.worker.multiprocessing-method": "forkserver"}
-    with config.set(forks), LocalCluster(**machines) as made:
+    by_forks = {"distributed.worker.multiprocessing-method": "forkserver"}
+    with config.set(by_forks), LocalCluster(**machines) as made:
         yield made
 
 
