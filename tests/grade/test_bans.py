@@ -41,16 +41,32 @@ def computes(function: ast.FunctionDef) -> bool:
     return products > 0 and any("softmax" in word for word in called)
 
 
+PRODUCT = re.compile(r"mm\(|matmul|einsum| @ ")
+# From a line that is not indented to the next one.
+STATEMENT = re.compile(r"^[^\s#)\]}].*\n(?:(?:[ \t#)\]}].*)?\n)*", re.MULTILINE)
+
+
 def named() -> Iterator[str]:
     """What computes attention in torch as installed, as "module:qualified name".
 
     Modules that nobody can read are long, and there is no need to look into them.
     """
-    product = re.compile(r"mm\(|matmul|einsum| @ ")
     for module, path in bans._places().items():
         text = "" if unread(module) else path.read_text(encoding="utf-8")
-        if "softmax" in text and product.search(text):
-            yield from computing(ast.parse(text), f"{module}:")
+        for tree in parsed(text) if may_compute(text) else ():
+            yield from computing(tree, f"{module}:")
+
+
+def may_compute(text: str) -> bool:
+    return "softmax" in text and bool(PRODUCT.search(text))
+
+
+def parsed(text: str) -> list[ast.Module]:
+    """The statements that may compute attention: of long modules, a small part."""
+    try:
+        return [ast.parse(x) for x in STATEMENT.findall(f"{text}\n") if may_compute(x)]
+    except SyntaxError:  # a string goes on in a line that is not indented
+        return [ast.parse(text)]
 
 
 def unread(module: str) -> bool:
