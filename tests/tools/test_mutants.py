@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from mutants import held_out, modules, result
+from mutants import __main__, held_out, modules, result
 from mutants.__main__ import named
 from mutants.equivalent import EQUIVALENT_HELD_OUT
 from mutants.modules import MODULES, TABLES, file_of, module_of
@@ -113,28 +113,26 @@ def test_keys_do_not_depend_on_lines():
     assert keys == others and len(set(keys)) == len(keys)
 
 
-@pytest.mark.parametrize(
-    ("fault", "verdict"),
-    [
-        # put into the loaded functions
-        (
-            "merge_heads: 2 → 3",
-            "found by tests/library/test_layouts.py::test_split_",
-        ),
-        # imported anew
-        ("MISSING", "No fault has this key: layouts.MISSING"),
-    ],
-)
-def test_a_fault_is_found_and_the_library_is_not(fault, verdict):
+def test_a_fault_is_found_and_the_library_is_not():
     """Before any fault is tried, the tests have to pass without one."""
     command = [sys.executable, "-m", "mutants", "layouts", "--tests", "layouts"]
     done = subprocess.run(
-        [*command, "--jobs", "1", "--show", f"layouts.{fault}"],
+        [*command, "--jobs", "1", "--show", "layouts.merge_heads: 2 → 3"],
         cwd=ROOT,
         capture_output=True,
         text=True,
     )
+    verdict = "found by tests/library/test_layouts.py::test_split_"
     assert verdict in done.stdout + done.stderr
+
+
+def test_a_fault_that_nobody_makes_is_named(monkeypatch):
+    """There is nothing to try, so no tests are collected for it."""
+    monkeypatch.setattr(__main__, "collected", lambda _, work: work(None))
+    monkeypatch.setattr(__main__, "Reach", lambda *_: None)
+    argv = ["mutants", "layouts", "--jobs", "1", "--show", "layouts.MISSING"]
+    monkeypatch.setattr(sys, "argv", argv)
+    assert __main__.main() == "No fault has this key: layouts.MISSING"
 
 
 @pytest.mark.parametrize("module", MODULES + TABLES)
