@@ -38,8 +38,9 @@ def test_all_that_is_handed_in_belongs_to_somebody(tmp_path, monkeypatch):
     looking = Alike(template)
     for name, one in before.items():
         looking.add(name, one)
-    assert len(looking.pairs()) == 5, "copies, and no others"
-    renamed = [x for x in looking.pairs() if x.kind == "the same code with other names"]
+    pairs = looking.pairs()
+    assert len(pairs) == 5, "copies, and no others"
+    renamed = [x for x in pairs if x.kind == "the same code with other names"]
     assert [x for x in renamed if {"values_of_keys"} & words(before, x)]
 
 
