@@ -326,8 +326,8 @@ def test_places_depend_on_seed_and_step():
 
 
 def test_a_model_is_soon_better_than_pairs_of_characters(tmp_path):
-    plan = Plan(300, batch=16, peak=1e-2, warm_up=20)
-    made = run(tmp_path / "run", replace(SETTINGS, sizes=SIZES, plan=plan, every=300))
+    plan = Plan(200, batch=16, peak=1e-2, warm_up=20)
+    made = run(tmp_path / "run", replace(SETTINGS, sizes=SIZES, plan=plan, every=200))
     learned, kept = split_text(TEXT)
     W = made.tokenizer.size
     counts = torch.ones(W, W)
