@@ -1,6 +1,7 @@
 """Every term is explained where the glossary says, and not used before."""
 
 import re
+from functools import cache
 
 import pytest
 
@@ -24,8 +25,14 @@ def prose(path) -> list[str]:
     ]
 
 
-ROAD = [(path.name, text) for path in book.chapters() for text in prose(path)]
-DEEPER = {f"deeper/{path.name}": prose(path) for path in book.deeper()}
+@cache
+def road() -> list[tuple[str, str]]:
+    return [(path.name, text) for path in book.chapters() for text in prose(path)]
+
+
+@cache
+def deeper() -> dict[str, list[str]]:
+    return {f"deeper/{path.name}": prose(path) for path in book.deeper()}
 
 
 def first(pattern: str, texts: list[tuple[str, str]]) -> int | None:
@@ -38,10 +45,10 @@ def explained(term: str, page: str) -> bool:
 
     Before it is the road; for a deeper page, up to the end of its chapter.
     """
-    name, end = page.split("/")[-1], len(ROAD)
-    if page in DEEPER:
-        end = max(n for n, (x, _) in enumerate(ROAD) if x[:2] == name[:2]) + 1
-    texts = ROAD[:end] + [(name, text) for text in DEEPER.get(page, [])]
+    name, end = page.split("/")[-1], len(road())
+    if page in deeper():
+        end = max(n for n, (x, _) in enumerate(road()) if x[:2] == name[:2]) + 1
+    texts = road()[:end] + [(name, text) for text in deeper().get(page, [])]
     word = rf"{re.escape(term)}s?"
     there = first(rf"\*{word}\*", texts)
     used = first(rf"(?<!\w){word}(?!\w)", texts)
@@ -63,8 +70,8 @@ def test_a_term_is_explained_before_it_is_used(term):
 def test_a_term_used_too_early_is_noticed(monkeypatch):
     assert explained("einsum", "06_einsum_sequence_first.ipynb")
     assert not explained("einsum", "07_pytorchs_own.ipynb")
-    early = [("00.ipynb", "An einsum, unexplained."), *ROAD]
-    monkeypatch.setitem(globals(), "ROAD", early)
+    early = [("00.ipynb", "An einsum, unexplained."), *road()]
+    monkeypatch.setitem(globals(), "road", lambda: early)
     assert not explained("einsum", "06_einsum_sequence_first.ipynb")
 
 
