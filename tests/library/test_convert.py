@@ -527,7 +527,8 @@ except ValueError as error:
 def test_keras_may_compute_with_jax():
     """In a process of its own: Keras chooses once, when it is imported."""
     run = partial(subprocess.run, capture_output=True, text=True, check=True)
-    environment = {**os.environ, "KERAS_BACKEND": "jax"}
+    hasty = "--xla_backend_optimization_level=0"  # it compiles longer than it runs
+    environment = {**os.environ, "KERAS_BACKEND": "jax", "XLA_FLAGS": hasty}
     done = run([sys.executable, "-W", "ignore", "-c", ON_JAX], env=environment)
     *kept, error = done.stdout.splitlines()
     assert kept == ["True", "True"]
