@@ -116,8 +116,9 @@ EXPORTED = {
 
 
 @SCRIPTED
+@pytest.mark.sweep(2)  # each case once, with weights or without
 @pytest.mark.parametrize("case", EXPORTED)
-@pytest.mark.parametrize("need_weights", [True, False])
+@pytest.mark.parametrize("need_weights", [False, True])
 def test_exported_with_sizes_left_open(need_weights, case, monkeypatch):
     appended = {"add_bias_kv": True, "add_zero_attn": True} if "app" in case else {}
     ours = make(MultiheadAttention, batch_first=True, **appended)

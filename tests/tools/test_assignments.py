@@ -323,6 +323,7 @@ def test_no_solution_is_left_in_a_student_version(path):
     assert assignments.BLANK in text
 
 
+@pytest.mark.sweep(3)  # 0, 3 and 6 alone, 1, 4 and 7 with all after it
 @pytest.mark.parametrize("also", [False, True], ids=["it alone", "all after it"])
 @pytest.mark.parametrize("first", range(8))
 def test_what_is_still_to_write_is_said_in_words(first, also):
