@@ -10,26 +10,27 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.book.conftest import DESK, PHONE
+from tests.book.conftest import DESK, NARROW, PHONE, switch
 from tools import book, notebook
 
 PAGE = "book/01_attention"
 FIRST = "article .cell_output img"
 
 
-@pytest.mark.parametrize("key", ["Enter", " "])
-def test_a_picture_is_enlarged_and_put_back_by_keyboard(visit, key):
+def test_a_picture_is_enlarged_and_put_back_by_keyboard(visit):
     page = visit(PAGE, viewport=DESK).page
     picture, dialog = page.locator(FIRST).first, page.locator("dialog.enlarged")
     small = picture.bounding_box()["width"]
-    picture.focus()
-    page.keyboard.press(key)
-    assert dialog.is_visible()
-    assert dialog.locator("img").bounding_box()["width"] > 1.5 * small
-    assert dialog.locator("p").last.inner_text() == picture.get_attribute("alt")
-    page.keyboard.press("Escape")
-    assert not dialog.is_visible()
-    assert picture.evaluate("x => x === document.activeElement")
+    for key in ("Enter", " "):
+        picture.focus()
+        page.keyboard.press(key)
+        assert dialog.is_visible(), key
+        assert dialog.locator("img").bounding_box()["width"] > 1.5 * small
+        assert dialog.locator("p").last.inner_text() == picture.get_attribute("alt")
+        page.keyboard.press("Escape")
+        assert not dialog.is_visible(), key
+        assert picture.evaluate("x => x === document.activeElement")
+        picture.evaluate("x => x.blur()")
 
 
 def test_an_enlarged_picture_keeps_its_caption_and_no_other(visit):
@@ -57,13 +58,15 @@ def test_on_a_phone_its_letters_are_as_large_as_the_text(visit):
     assert not dialog.is_visible()
 
 
-@pytest.mark.parametrize("enlarged", [False, True])
-def test_in_the_dark_its_paper_is_the_page_and_its_ink_light(visit, enlarged):
+def test_in_the_dark_its_paper_is_the_page_and_its_ink_light(visit):
     page = visit(PAGE, colours="dark", viewport=DESK).page
     picture = page.locator(FIRST).first
-    if enlarged:
-        picture.click()
-        picture = page.locator("dialog.enlarged img")
+    assert_turned_over(page, picture)
+    picture.click()
+    assert_turned_over(page, page.locator("dialog.enlarged img"))
+
+
+def assert_turned_over(page, picture):
     picture.evaluate("x => x.decode()")
     seen = Image.open(BytesIO(picture.screenshot())).convert("RGB")
     seen.thumbnail((200, 200), Image.Resampling.NEAREST)
@@ -83,19 +86,21 @@ TURNED_OVER = """all => all.filter(x => x.checkVisibility()).every(x =>
     getComputedStyle(x).filter.startsWith('invert('))"""
 
 
-@pytest.mark.parametrize("colours", ["light", "dark"])
 @pytest.mark.parametrize(
     "page", ["book/02_heads_in_a_loop", "book/08_tensorflow_style"]
 )
-def test_letters_have_eleven_pixels_where_the_page_has_358(visit, page, colours):
-    opened = visit(page, colours=colours, viewport={"width": 390, "height": 844}).page
-    assert opened.locator("article > section").evaluate("x => x.clientWidth") == 358
-    pictures = opened.locator(".cell_output img")
+def test_letters_have_eleven_pixels_where_the_page_has_358(visit, page):
+    opened = visit(page, viewport=NARROW)
+    pictures = opened.page.locator(".cell_output img")
     pictures.evaluate_all("all => Promise.all(all.map(x => x.decode()))")
-    letters = pictures.evaluate_all(LETTERS)
-    assert len(letters) >= 5 and min(letters) >= 11
-    assert opened.evaluate("document.documentElement.scrollWidth") == 390
-    assert pictures.evaluate_all(TURNED_OVER) == (colours == "dark")
+    for colours in ("light", "dark"):
+        switch(opened, colours, NARROW)
+        text = opened.page.locator("article > section")
+        assert text.evaluate("x => x.clientWidth") == 358
+        letters = pictures.evaluate_all(LETTERS)
+        assert len(letters) >= 5 and min(letters) >= 11
+        assert opened.page.evaluate("document.documentElement.scrollWidth") == 390
+        assert pictures.evaluate_all(TURNED_OVER) == (colours == "dark")
 
 
 def test_code_is_large_enough_and_a_line_fits(visit):

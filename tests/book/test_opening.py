@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from tests.book.conftest import DESK
+from tests.book.conftest import DESK, until
 from tests.book.test_pages import soup
 from tools import book, notebook
 
@@ -82,6 +82,7 @@ def test_the_aims_unfold_with_a_key(visit, page):
     assert aims.locator("li").count() > 1 and aims.locator("ul").is_visible()
 
 
+SCREENS = ["desk", "phone"]
 TO_PLAY = ["book/play/break_it", "book/play/which_head_knows"]
 SHIFTS = """() => new Promise(done => {
     new PerformanceObserver(list => done(list.getEntries().map(x => x.value)))
@@ -90,29 +91,24 @@ SHIFTS = """() => new Promise(done => {
 })"""
 
 
-@pytest.mark.parametrize("screen", [DESK, PHONE], ids=["desk", "phone"])
+@pytest.mark.parametrize("share, screen", [(0.55, DESK), (0.7, PHONE)], ids=SCREENS)
 @pytest.mark.parametrize("page", TO_PLAY)
-def test_what_follows_a_game_does_not_move_when_it_comes(visit, page, screen):
+def test_it_opens_with_its_game_and_what_follows_does_not_move_when_it_comes(
+    visit, page, screen, share
+):
     opened = visit(page, "file", viewport=screen).page
-    opened.wait_for_selector("html[data-widgets=ready]", state="attached")
+    until(opened, "widgets", "ready")
     assert sum(opened.evaluate(SHIFTS)) < 0.02
+    game = opened.locator(".mha")
     held = "x => x.parentElement.parentElement.clientHeight - x.clientHeight"
-    assert opened.locator(".mha").evaluate(held) < 40  # no room is left over
-
-
-@pytest.mark.parametrize("page", TO_PLAY)
-def test_a_page_to_play_with_opens_with_its_game(visit, page):
-    opened = visit(page, viewport=DESK).page
-    opened.wait_for_selector("html[data-widgets=ready]", state="attached")
+    assert game.evaluate(held) < 40  # no room is left over
     top = "x => x.getBoundingClientRect().top"
-    assert opened.locator(".mha").evaluate(top) < 0.55 * DESK["height"]
-    opened.set_viewport_size(PHONE)
-    assert opened.locator(".mha").evaluate(top) < 0.7 * PHONE["height"]
+    assert game.evaluate(top) < share * screen["height"]
 
 
 def test_the_puzzles_are_called_as_on_their_buttons(visit):
     page = visit("book/play/break_it", viewport=DESK).page
-    page.wait_for_selector("html[data-widgets=ready]", state="attached")
+    until(page, "widgets", "ready")
     told = page.locator("article li > p > em:first-child:visible").all_inner_texts()
     buttons = page.locator(".mha-button").all_inner_texts()
     assert len(told) == 6 and [name for name in told if name not in buttons] == []
