@@ -65,18 +65,33 @@ def roots():
 def opened(chromium, roots):
     """Open a page for the length of a `with`, with its fonts.
 
+    If `at_once`, nothing of what is shown takes its time.
+
     A tab that somebody has done with is used again, with nothing stored in it: a new
     one takes two to three times as long.
     """
     idle = defaultdict(list)
 
+    def new_tab(root, at_once, context):
+        visit = Visit(chromium, "about:blank", root, **context)
+        visit.page.set_default_timeout(PATIENCE)
+        if at_once:
+            visit.page.add_init_script(AT_ONCE)
+        return visit
+
     @contextmanager
     def open_page(
-        page, scheme="http", colours="light", viewport=DESK, query="", **context
+        page,
+        scheme="http",
+        colours="light",
+        viewport=DESK,
+        query="",
+        at_once=False,
+        **context,
     ):
-        root, tabs = roots[scheme], idle[(scheme, *sorted(context.items()))]
-        visit = tabs.pop() if tabs else Visit(chromium, "about:blank", root, **context)
-        visit.page.set_default_timeout(PATIENCE)
+        root = roots[scheme]
+        tabs = idle[(scheme, at_once, *sorted(context.items()))]
+        visit = tabs.pop() if tabs else new_tab(root, at_once, context)
         visit.page.set_viewport_size(viewport)
         visit.page.emulate_media(color_scheme=colours)
         visit.page.goto(f"{root}/{page}.html{query}")
@@ -95,7 +110,12 @@ def opened(chromium, roots):
 
 
 # Buttons of the theme fade into their new colour: what axe saw halfway was too pale.
-AT_ONCE = "*, ::before, ::after { transition: none !important }"
+# It is there before the page: what is laid out would be laid out once more for it.
+AT_ONCE = """{
+    const sheet = new CSSStyleSheet();
+    sheet.replaceSync("*, ::before, ::after { transition: none !important }");
+    document.adoptedStyleSheets = [sheet];
+}"""
 
 
 TWO_FRAMES = """() => new Promise(done =>
@@ -117,11 +137,6 @@ def until(page, name: str, value: str) -> None:
     A script of ours: a locator would bring one of Playwright's into each new page.
     """
     page.evaluate(UNTIL, [name, value, PATIENCE])
-
-
-def at_once(visit: Visit) -> None:
-    """Nothing of what is shown takes its time from now on."""
-    visit.page.add_style_tag(content=AT_ONCE)
 
 
 def switch(visit: Visit, colours: str, screen: dict) -> None:

@@ -22,7 +22,6 @@ from tests.book.conftest import (
     PAPER,
     PHONE,
     WITH_WIDGETS,
-    at_once,
     printing,
     switch,
     until,
@@ -130,8 +129,7 @@ SHOWN = """x => (x.style.display = "block", getComputedStyle(x).display)"""
 
 @pytest.fixture(scope="module", params=book.pages())
 def reader(request, opened):
-    with opened(request.param, "file", "dark", PHONE) as visit:
-        at_once(visit)
+    with opened(request.param, "file", "dark", PHONE, at_once=True) as visit:
         expect_widgets(visit, request.param)
         yield visit
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.book.conftest import DESK, NARROW, PAPER, PHONE, at_once, printing, switch
+from tests.book.conftest import DESK, NARROW, PAPER, PHONE, printing, switch
 from tests.book.test_pages import soup
 from tools import book
 
@@ -109,8 +109,7 @@ SHADE = """selector => {
     ],
 )
 def test_a_cut_edge_has_a_shadow(visit, page, selector):
-    opened = visit(page, viewport=PHONE)
-    at_once(opened)
+    opened = visit(page, viewport=PHONE, at_once=True)
     for colours in ("light", "dark"):
         switch(opened, colours, PHONE)
         shaded, hidden = opened.page.evaluate(SHADE, f"article {selector}")
@@ -206,9 +205,9 @@ DRAWN = """() => [...document.querySelectorAll('.mha canvas')]
 @pytest.fixture(scope="module", params=WITH_WIDGETS)
 def sheet(request, opened):
     """A page with widgets, opened in the dark to be printed."""
-    with opened(request.param, colours="dark", viewport=PAPER) as visit:
+    options = {"colours": "dark", "viewport": PAPER, "at_once": True}
+    with opened(request.param, **options) as visit:
         visit.page.wait_for_selector("html[data-widgets=ready]", state="attached")
-        at_once(visit)
         yield visit
 
 

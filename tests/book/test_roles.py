@@ -10,7 +10,7 @@ from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 
 from mha_lib.plots import COLOURS, INK, ROLES
-from tests.book.conftest import DESK, at_once, printing, switch
+from tests.book.conftest import DESK, printing, switch
 from tests.book.test_pages import soup
 from tools import book
 
@@ -217,8 +217,7 @@ def of_hex(colour: str) -> list[int]:
 @pytest.mark.parametrize("page", ["book/01_attention", "book/notation"])
 def test_they_can_be_read(visit, page):
     """axe-core reads the first of them, too, in `test_browser.py`."""
-    opened = visit(page, colours="light")
-    at_once(opened)
+    opened = visit(page, colours="light", at_once=True)
     for colours in ("light", "dark"):
         switch(opened, colours, DESK)
         found = opened.page.evaluate(CONTRASTS)
