@@ -6,7 +6,7 @@ os.environ["KERAS_BACKEND"] = "torch"  # read once, when Keras is imported
 os.environ["HF_HUB_OFFLINE"] = "1"  # nothing here may be downloaded
 
 import contextlib
-from functools import partial
+from functools import cache, partial
 
 import jax
 import numpy as np
@@ -476,6 +476,10 @@ SCENES = {  # queries, keys, traits, painted cells
 }
 
 
+converted = cache(convert)  # to make a layer takes longer than to call it
+
+
+@cache
 class Layers:
     """One layer with one head in every framework, and the widget of its scores."""
 
@@ -498,19 +502,19 @@ class Layers:
             return {"scores": self.scores}
         if form == "einsum":
             inputs = {name: x.transpose(0, 1) for name, x in inputs.items()}
-            return inputs | {"layer": convert(self.mha, EinsumMHA)}
+            return inputs | {"layer": converted(self.mha, EinsumMHA)}
         if form == "flax":
             from flax import nnx
 
             inputs = {name: jax.numpy.asarray(x.numpy()) for name, x in inputs.items()}
-            return inputs | {"layer": convert(self.mha, nnx.MultiHeadAttention)}
+            return inputs | {"layer": converted(self.mha, nnx.MultiHeadAttention)}
         if form == "keras":
             import keras
 
             return inputs | {
-                "layer": convert(self.mha, keras.layers.MultiHeadAttention)
+                "layer": converted(self.mha, keras.layers.MultiHeadAttention)
             }
-        return inputs | {"layer": convert(self.mha, nn.MultiheadAttention)}
+        return inputs | {"layer": converted(self.mha, nn.MultiheadAttention)}
 
     def compare(self, form: str, found: dict, weights: Tensor) -> None:
         """What the code made against what these weights make."""
@@ -527,6 +531,7 @@ class Layers:
             assert_close(output.reshape(expected.shape), expected, equal_nan=True)
 
 
+@cache
 def hugging_face(length: int, decoder: bool) -> tuple[nn.Module, Tensor, Tensor]:
     """A tiny model, its input, and its scores: up to a constant, log of the weights."""
     from transformers import BertConfig, BertModel, GPT2Config, GPT2Model
@@ -736,6 +741,7 @@ def test_equal_scores_are_said_and_painting_goes_on_until_a_reset(live):
     assert "left grid" in other.text(".mha-lead")
 
 
+@pytest.mark.sweep(2)  # each looks at the contrast in the other colours, too
 @pytest.mark.parametrize("colours", ["light", "dark"])
 def test_nothing_for_axe_to_find(live, colours):
     widget = painter(causal=True, length=4, side="left", framework="torch")
