@@ -162,14 +162,17 @@ def test_every_fold_says_what_it_holds(page):
             assert says_what == (shown is not None or opens), path
 
 
+@cache
 def table_of(source: str) -> symtable.SymbolTable:
     return symtable.symtable(TransformerManager().transform_cell(source), "", "exec")
 
 
+@cache
 def given_in(source: str) -> set[str]:
     return {x.get_name() for x in table_of(source).get_symbols() if x.is_assigned()}
 
 
+@cache
 def read_in(source: str) -> set[str]:
     """Names of the page that it reads, in its functions too."""
     found, left = set(), [table_of(source)]
