@@ -9,6 +9,7 @@ import re
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F
 
 from mha_lib.check import check, diagnose
 from mha_lib.check.language.block import Block
@@ -54,6 +55,71 @@ class OtherEps(LanguageModel):
         self.norm.eps = 1e-6
 
 
+class RoundRoot(nn.Module):
+    """A GELU by hand, in which √2 has four digits."""
+
+    def forward(self, x):
+        return 0.5 * x * (1 + torch.erf(x / 1.414))
+
+
+class NearlyGelu(Usual):
+    def __init__(self, embed_dim, num_heads):
+        super().__init__(embed_dim, num_heads)
+        self.mlp[1] = RoundRoot()
+
+
+class OnePerWidth(Usual):
+    """Blocks of one width share an attention, however many heads are asked for."""
+
+    made = {}
+
+    def __init__(self, embed_dim, num_heads):
+        super().__init__(embed_dim, num_heads)
+        self.attention = self.made.setdefault(embed_dim, self.attention)
+
+
+class ClipsItsMlp(Usual):
+    def __init__(self, embed_dim, num_heads):
+        super().__init__(embed_dim, num_heads)
+        for x in self.mlp.parameters():
+            x.register_hook(lambda slope: slope.clamp(-1, 1))
+
+
+class SoftlyCapped(Model):
+    def forward(self, tokens):
+        return 2000 * torch.tanh(super().forward(tokens) / 2000)
+
+
+class AddsItsMask(LanguageModel):
+    """A mask of another's making becomes numbers to be added to the scores."""
+
+    def mask(self, T):
+        seen = super().mask(T)
+        hides = torch.zeros(T, T).masked_fill(~seen, float("-inf"))
+        return seen if self.mask_of is None else hides
+
+
+class OfOneHead(nn.Module):
+    def __init__(self, embed_dim):
+        super().__init__()
+        self.qkv = nn.Linear(embed_dim, 3 * embed_dim)
+
+    def forward(self, query, key, value, mask):
+        q, k, v = self.qkv(query).chunk(3, dim=-1)
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask), None
+
+
+class BlockOfOneHead(Block):
+    def __init__(self, embed_dim, num_heads):
+        super().__init__(embed_dim, num_heads)
+        self.attention = OfOneHead(embed_dim)
+
+
+class OfOneHeadEach(LanguageModel):
+    def stack(self, E, H, L):
+        return nn.ModuleList(BlockOfOneHead(E, H) for _ in range(L))
+
+
 def returns_nothing(*given):
     training_step(*given)
 
@@ -80,6 +146,11 @@ def below_one_another(model, tokens, new, context, temperature=1.0, top_k=None):
 
 def warmed(model, tokens, new, context, temperature=1.0, top_k=None):
     return generate(model, tokens, new, context, temperature + 0.01, top_k)
+
+
+def switches_off(*given, **options):
+    torch.set_grad_enabled(False)  # for good
+    return generate(*given, **options)
 
 
 def rounded(model, tokens, new, context, temperature=1.0, top_k=None):
@@ -116,11 +187,22 @@ SAID = [
     (LearnsToo, "language_model", "all that a model learns .* yours learns tau, too"),
     (Pair, "block", r"block\(x, mask\) has to return one tensor; got a tuple"),
     (ModelPair, "language_model", "has to return one tensor; got a tuple"),
+    (NearlyGelu, "block", r"Feature \d+ of [\s\S]* and wrong in float64\."),
+    (OnePerWidth, "block", "The number of heads makes no difference to what the block"),
+    (
+        ClipsItsMlp,
+        "block",
+        r"The gradients of the mlp have the norms ([\d.]+, ){3}[\d.]+; ([\d.]+, ){3}",
+    ),
     (OtherEps, "language_model", "and wrong in tiny numbers"),
+    (SoftlyCapped, "language_model", r"Behind token [\s\S]* and wrong in float64\."),
+    (AddsItsMask, "language_model", r"of the model gets no boolean mask \(T, T\) for"),
+    (OfOneHeadEach, "language_model", "heads makes no difference to the logits"),
     (returns_nothing, "training_step", "nothing is returned: is a `return` missing"),
     (loss_and_count, "next_token_loss", "one number is required; got a tuple"),
     (as_lists, "generate", r"one tensor, \(B, T \+ new\), is required; got a list"),
     (as_floats, "generate", "tokens of torch.int64 are required; got torch.float32"),
+    (switches_off, "generate", "Gradients are switched off afterwards; they were on"),
     (warmed, "generate", "wrong in nearly no temperature"),
     pytest.param(
         *(rounded, "generate", "and wrong in two texts of many words"),
