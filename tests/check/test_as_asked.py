@@ -322,6 +322,28 @@ def test_a_root_without_its_fraction_is_told_so(root):
     assert "divided by 2, and √D = 2.65 is due; is its fraction cut off" in said
 
 
+def scored(change):
+    """Scores that are changed as a function of them and of D says."""
+
+    def attend(q, k, v, mask=None):
+        s = change(q @ k.mT, q.shape[-1])
+        s = s if mask is None else s.masked_fill(~mask, -torch.inf)
+        return s.softmax(-1) @ v
+
+    return attend
+
+
+def test_a_root_that_was_rounded_is_told_with_the_digits_that_tell():
+    said = repr(check(scored(lambda s, D: s / round(math.sqrt(D), 2)), "attention"))
+    got, due = re.search(r"divided by ([\d.]+) .*√D = ([\d.]+) is due", said).groups()
+    assert (got, due) == ("2.650", "2.646")
+
+
+def test_scores_that_are_turned_round_are_not_called_a_division():
+    said = repr(check(scored(lambda s, D: -0.7 * s / math.sqrt(D)), "attention"))
+    assert "Its scores are -0.700 times the right ones.\n" in said
+
+
 def fused(order):
     class Fused(Layer):
         """Its rows lie in an order of its own, which is right as it is."""

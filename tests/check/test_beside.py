@@ -272,6 +272,23 @@ def test_a_lazy_module_has_to_be_called_once():
     assert diagnose(module, "mha", num_heads=2).verdict == "right"
 
 
+def test_so_has_one_that_is_asked_as_a_function():
+    class Learned(nn.Module):
+        """An attention of features that it turns first, of a width yet unknown."""
+
+        def __init__(self):
+            super().__init__()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                self.turn = nn.LazyLinear(4)
+
+        def forward(self, q, k, v, mask=None):
+            return AsModule()(self.turn(q), self.turn(k), v, mask)
+
+    words = "call your module once before it is checked: it has lazy layers"
+    assert words in repr(check(Learned(), "attention"))
+
+
 @pytest.mark.parametrize("num_heads", [-2, 0, 17])
 def test_a_number_of_heads_that_cannot_be_is_a_sentence(num_heads):
     words = f"the number of heads must be from 1 to 16, the width; got {num_heads}"
@@ -369,6 +386,27 @@ def test_a_cube_of_another_shape_is_a_sentence():
     words = "`U` must have the shape (H, D, E) = (3, 5, 15); yours has (3, 15, 15)"
     words += ". Here 3 is H, 5 is D, 15 is E."
     assert diagnose(Wide, "mha", layers=layers).error == words
+
+
+def test_a_stack_of_another_shape_is_a_sentence():
+    class HeadByHead(nn.Module):
+        """One matrix a head, in which q, k and v stand side by side."""
+
+        def __init__(self, embed_dim, num_heads):
+            super().__init__()
+            width = 3 * embed_dim // num_heads
+            self.qkv = nn.Parameter(torch.randn(num_heads, embed_dim, width))
+            self.out_proj = nn.Linear(embed_dim, embed_dim)
+
+        def forward(self, query, key, value, mask=None):
+            matrices = self.qkv.chunk(3, -1)
+            q, k, v = (x[:, None] @ W for x, W in zip((query, key, value), matrices))
+            seen = None if mask is None else mask[:, None]
+            context = nn.functional.scaled_dot_product_attention(q, k, v, seen)
+            return self.out_proj(context.transpose(1, 2).flatten(2))
+
+    words = "`qkv` must have the shape (3, E, E) = (3, 24, 24); yours has (4, 24, 18)"
+    assert words in repr(check(HeadByHead, "mha"))
 
 
 def test_heads_are_counted_anew_for_each_probe():

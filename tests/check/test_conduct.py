@@ -36,6 +36,13 @@ class DropsLikeNobody(Drops):
         return w * (1 + torch.rand_like(w)) if self.training else w
 
 
+class NoiseOnScores(Drops):
+    """A dropout by noise: each row still sums to 1."""
+
+    def scores(self, s):
+        return s * (1 + torch.randn_like(s)) if self.training else s
+
+
 class DropsOnOutput(Drops):
     output = Drops.drop
 
@@ -71,6 +78,7 @@ class IgnoresItsDropout(Drops):
         (Drops, False),
         (DropsOnOutput, False),
         (DropsLikeNobody, False),
+        (NoiseOnScores, False),
         (DropsInEval, False),
         (ReturnsWhatItDropped, True),
         (LongerInTraining, None),
@@ -81,6 +89,11 @@ class IgnoresItsDropout(Drops):
 )
 def test_dropout_holds_where_it_was_judged_and_is_right(submission, holds):
     assert checked(submission).diagnosis.properties.get("dropout") is holds
+
+
+def test_noise_on_scores_is_like_no_dropout():
+    said = repr(checked(NoiseOnScores))
+    assert "In training the output is like no dropout we know." in said
 
 
 class DropsIfAsked(DropsOnOutput):

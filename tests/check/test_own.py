@@ -323,6 +323,18 @@ def test_a_picture_says_what_rows_and_columns_are_if_it_is_told():
     assert "a row for each letter, a column for each vote" in texts[1]
 
 
+def test_numbers_too_small_for_nine_digits_are_told_with_three():
+    def charge(n):
+        return 1.602e-19 * n
+
+    def draw(generator):
+        return {"three": {"n": torch.tensor([3.0])}}
+
+    with registered(own_task("own.charge", charge, draw)):
+        said = repr(check(lambda n: 2e-19 * n, "own.charge"))
+    assert "output[0] is 0.000; 0.000 is right" in said
+
+
 def test_an_author_says_what_a_wrong_answer_is_in_words():
     def words(yours, right):
         return f"You found {yours.sum():g}; right: {right.sum():g}."

@@ -5,7 +5,7 @@ from itertools import combinations
 import pytest
 import torch
 
-from mha_lib.check import TASKS
+from mha_lib.check import TASKS, check
 from mha_lib.check.catalogue import MISTAKES, SAME_FUNCTION, stages_for
 from mha_lib.check.diagnosis import conclude
 from mha_lib.check.equal import matches
@@ -157,3 +157,16 @@ def test_stacks_of_up_to_six_are_named_and_the_first_is_to_be_mended_first(names
     found = conclude("mha", *executed("mha", path))
     assert found.verdict == "stacked"
     assert found.mistakes == list(names)
+
+
+def test_where_three_mistakes_together_may_be_others_none_is_named():
+    def attend(q, k, v, mask=None):
+        scores = q @ k.mT
+        if mask is not None:
+            scores = scores.masked_fill(mask, 0.0)
+        return scores.softmax(-1) @ v
+
+    report = check(attend, "attention")
+    found = report.diagnosis
+    assert (found.verdict, found.mistakes, found.candidates) == ("unknown", [], [])
+    assert "Its scores are 2.646 times the right ones" in repr(report)

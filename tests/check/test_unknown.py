@@ -67,6 +67,23 @@ def test_an_empty_row_may_be_zero_where_the_others_are_right():
     assert diagnose(zeros_for_empty_rows, "attention").verdict == "right"
 
 
+def test_of_rows_that_are_left_out_the_mask_is_told():
+    def attend(q, k, v, mask=None):
+        """It goes on to the next query where every key is hidden from one."""
+        scores = q @ k.mT / q.shape[-1] ** 0.5
+        seen = torch.ones_like(scores) > 0 if mask is None else mask.expand_as(scores)
+        rows = [
+            scores[..., t, :].masked_fill(~seen[..., t, :], -torch.inf).softmax(-1)
+            for t in range(q.shape[-2])
+            if seen[..., t, :].any(-1).all()
+        ]
+        return torch.stack(rows, -2) @ v
+
+    report = check(attend, "attention")
+    assert (report.diagnosis.verdict, report.diagnosis.mistakes) == ("unknown", [])
+    assert "Without a mask all is right: look at what the mask does" in repr(report)
+
+
 def test_a_wide_layer_shows_its_map_where_the_catalogue_ends():
     class Halved(Base):
         def forward(self, query, key, value, mask=None):
@@ -111,6 +128,24 @@ def test_what_is_seen_of_a_layer_without_a_name_is_told(layer, words):
     found = diagnose(layer, "mha")
     assert (found.verdict, found.mistakes) == ("unknown", [])
     assert any(words in x for x in found.to_dict()["evidence"])
+
+
+def test_a_wrong_map_that_comes_back_is_looked_at_first():
+    class Bounded(Right):
+        """The sequence comes first; scores are kept between -1 and 1."""
+
+        def forward(self, query, key, value, mask=None):
+            inputs = (self.w_q, query), (self.w_k, key), (self.w_v, value)
+            q, k, v = (self.heads(f(x.transpose(0, 1))) for f, x in inputs)
+            s = torch.tanh(q @ k.mT / self.scale())
+            if mask is not None:
+                s = s.masked_fill(~mask.movedim(-1, 0)[:, None], -torch.inf)
+            weights = s.softmax(-1)
+            return self.w_o(self.join(weights @ v)).transpose(0, 1), weights
+
+    said = repr(check(Bounded, "mha_sequence_first"))
+    assert "The output is the weights that you return times the values, and" in said
+    assert "these weights are wrong: look at what comes before them" in said
 
 
 def test_masks_under_a_broken_softmax_are_not_judged():
@@ -212,6 +247,19 @@ def test_a_turned_mask_is_named_where_it_fits_no_other_sizes(seed):
             return super().forward(query, key, value, turned)
 
     assert diagnose(Turns, "mha", seed=seed).mistakes == ["mask-transposed"]
+
+
+def test_a_turned_mask_is_all_that_is_named_where_other_sizes_fail_without_one():
+    def attend(q, k, v, mask=None):
+        T = q.shape[-2]
+        mask = torch.ones(T, T, dtype=torch.bool) if mask is None else mask.mT
+        scores = q @ k.mT / q.shape[-1] ** 0.5
+        return scores.masked_fill(~mask, -torch.inf).softmax(-1) @ v
+
+    report = check(attend, "attention")
+    assert report.diagnosis.mistakes == ["mask-transposed"]
+    assert "[mask-transposed]" in repr(report)
+    assert "needs-equal-sizes" not in repr(report)
 
 
 # --- masks that are used at the wrong place, or where there is none ------------------
