@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -164,6 +165,28 @@ def test_what_the_command_cannot_write_on_or_show(words, said, capsys):
     with pytest.raises(SystemExit) as ended:
         __main__.main([words[0], str(KEPT), *words[1:]])
     assert ended.value.code == 2 and said in capsys.readouterr().err
+
+
+def test_a_model_whose_tokenizer_needs_a_library_says_which(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "tokenizers", None)  # it cannot be imported
+    with pytest.raises(SystemExit) as ended:
+        __main__.main(["sample", str(KEPT)])
+    said = "sample: this needs tokenizers: pip install tokenizers\n"
+    assert (ended.value.code, capsys.readouterr().err) == (2, said)
+
+
+def test_a_graphics_card_that_is_not_here_is_refused_to_one_of_many(
+    monkeypatch, tmp_path, capsys
+):
+    """torchrun gives each process a number, and each takes the card of its own."""
+    (tmp_path / "text").write_text(TEXT, "utf-8")
+    monkeypatch.setenv("LOCAL_RANK", "99")
+    files = ["--text", str(tmp_path / "text"), "--out", str(tmp_path / "run")]
+    with pytest.raises(SystemExit) as ended:
+        __main__.main(["train", *files, "--device", "cuda"])
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert said.startswith("train: the device 'cuda:99' cannot be used: ")
 
 
 @pytest.mark.parametrize(

@@ -545,6 +545,13 @@ def test_a_seed_that_no_generator_takes_is_refused(seed, trained, capsys):
     assert ended.value.code == 2 and "--seed" in capsys.readouterr().err
 
 
+def test_the_same_seed_writes_the_same_text(trained, capsys):
+    for seed in ("7", "7", "2147483647"):
+        main(["sample", str(trained), "--new", "20", "--seed", seed])
+    one, again, other = capsys.readouterr().out.splitlines()
+    assert one == again != other
+
+
 def test_a_temperature_that_float32_does_not_know_is_0(trained):
     model, _ = load_model(trained)
     prompt = torch.tensor([[1, 2]])
