@@ -5,14 +5,17 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from mha_lib import grade
+from mha_lib.grade import sandbox
 from mha_lib.grade.__main__ import cli, main, parser
-from mha_lib.grade.run import Run
-from mha_lib.grade.sandbox import Sandbox, Unsafe
+from mha_lib.grade.journal import Journal
+from mha_lib.grade.run import JOURNAL, Run
+from mha_lib.grade.sandbox import Sandbox, Unsafe, unprotected
 from tests.grade.attacks.table import MERGE
 from tests.grade.course import ASSIGNMENT, linux
 
@@ -117,6 +120,28 @@ def test_the_results_of_one_folder(files, score, tmp_path):
     assert ("must be handed in; got neither" in result["output"]) == (score == 0)
 
 
+def test_results_say_what_is_not_protected(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sandbox, "unprotected", lambda: ("a submission may sing",))
+    (tmp_path / "in").mkdir()
+    output = tmp_path / "out.json"
+    main(["results", str(tmp_path / "in"), "-a", "a1", "-o", str(output)])
+    assert json.loads(output.read_text())["score"] == 0  # nothing was handed in
+    assert capsys.readouterr().err == "Not protected here: a submission may sing.\n"
+
+
+def test_a_second_run_over_the_same_output_is_told_to_wait(tmp_path):
+    pytest.importorskip("fcntl")
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "ada.py").touch()
+    first = Journal(tmp_path / "marks" / JOURNAL, {"assignment": "a1"})
+    words = [str(tmp_path / "in"), "-a", "a1", "-o", str(tmp_path / "marks.csv")]
+    with (
+        closing(first),
+        pytest.raises(SystemExit, match="^mha-grade: another run is writing .*: wait"),
+    ):
+        main(words)
+
+
 def test_the_grader_enters_check_by_its_one_door():
     entered = set()
     for path in Path(grade.__file__).parent.rglob("*.py"):
@@ -134,6 +159,7 @@ def test_without_fork_it_says_what_to_do(monkeypatch):
     monkeypatch.delattr(os, "fork", raising=False)
     with pytest.raises(Unsafe, match="Linux, or Windows' Subsystem for Linux"):
         Sandbox().start()
+    assert unprotected.__wrapped__() == ()  # nobody starts one anyway
 
 
 def test_modules_import_on_every_system():

@@ -3,6 +3,7 @@
 import ast
 import importlib.util
 import os
+import platform
 import select
 import signal
 import socket
@@ -139,6 +140,72 @@ def test_a_look_ahead_sees_what_the_warm_process_lacks(trusting, monkeypatch):
     assert look() == (limits.PURPOSES["user"],)
     monkeypatch.setattr(sandbox, "LOOK", "import sys; sys.exit(1)")
     assert look() == ()
+
+
+@linux
+def test_a_call_that_the_kernel_refuses_is_an_error_in_its_words():
+    with pytest.raises(OSError, match="Invalid argument"):
+        kernel.prctl(-1)
+
+
+@linux
+def test_on_a_processor_without_a_filter_it_is_said(monkeypatch):
+    monkeypatch.setattr(platform, "machine", lambda: "riscv64")
+    with pytest.raises(OSError, match="no filter was written for this processor"):
+        kernel.system_call_filter()
+    other = "import platform; platform.machine = lambda: 'riscv64'; "
+    monkeypatch.setattr(sandbox, "LOOK", other + sandbox.LOOK)
+    assert limits.PURPOSES["system calls"] in sandbox.unprotected.__wrapped__()
+
+
+@linux
+def test_a_warm_process_that_has_threads_does_not_start(tmp_path, monkeypatch):
+    """A fork would have one of them alone, and wait for what the others hold."""
+    said = tmp_path / "said"
+    begun = (
+        "import os, threading; "
+        f"os.dup2(os.open({str(said)!r}, os.O_CREAT | os.O_WRONLY), 2); "
+        "threading.Thread(target=threading.Event().wait, daemon=True).start(); "
+    )
+    monkeypatch.setattr(sandbox, "START", begun + sandbox.START)
+    with pytest.raises(RuntimeError, match="the warm process did not start; see above"):
+        sandbox.Sandbox(unsafe=True).start()
+    assert said.read_text().endswith("a process with threads must not be forked\n")
+
+
+@linux
+def test_a_warm_process_that_is_killed_is_told_and_another_one_goes_on(
+    monkeypatch, bare
+):
+    """A machine that is out of memory kills it, for instance."""
+    with sandbox.Sandbox(unsafe=True) as started:
+        send = sandbox.wire.send
+
+        def send_and_kill(connection, message):
+            send(connection, message)
+            if "questions" in message:
+                started.process.kill()
+
+        with monkeypatch.context() as patched:
+            patched.setattr(sandbox.wire, "send", send_and_kill)
+            reply = started.run(b"import time; time.sleep(9)", "py", [QUESTION])
+        assert reply.ending == "it ended the process that had started it"
+        assert started.run(b"", "py", [QUESTION]).ending == ""
+
+
+@linux
+def test_an_answer_that_is_no_dictionary_is_none(trusting):
+    source = """
+import os, struct
+for file in range(3, 64):
+    try:
+        os.write(file, struct.pack("!I", 2) + b"[]")
+    except OSError:
+        pass
+"""
+    reply = trusting.run(source.encode(), "py", [QUESTION])
+    said = "it sent what is no answer (a message must be a dictionary)"
+    assert reply.ending == said
 
 
 @linux
@@ -349,6 +416,43 @@ signal.pause()
 
 @linux
 @root
+def test_where_that_user_cannot_read_python_it_says_what_to_do(
+    tmp_path, monkeypatch, bare
+):
+    """Python lies in /root, and the system has no Landlock."""
+    private = tmp_path / "os.py"
+    private.touch(0o600)
+    there = (
+        f"import os; os.__file__ = {str(private)!r}; import inside.files as f; "
+        "f.ruleset = lambda *_: os.stat(''); "  # an OSError
+    )
+    start = sandbox.START.replace("import inside.warm", there + "import inside.warm", 1)
+    monkeypatch.setattr(sandbox, "START", start)
+    if limits.PURPOSES["user"] in sandbox.unprotected():
+        pytest.skip("this system grants no other user")
+    words = r"PermissionError: user \d+, .* must be able to read .*os\.py; install"
+    with pytest.raises(sandbox.Unsafe, match=words):
+        sandbox.Sandbox(unsafe=True).start()
+
+
+@linux
+@root
+def test_a_system_that_is_not_linux_has_users_too():
+    code = """
+kernel.LINUX = False
+spaces.become(60706, may_read=False)
+print(os.getuid(), os.getgid(), os.getgroups())
+"""
+    script = f"import os, sys; sys.path.insert(0, {str(INSIDE.parent)!r}); "
+    script += f"from inside import kernel, spaces{code}"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True
+    )
+    assert done.stdout == "60706 60706 []\n", done.stderr
+
+
+@linux
+@root
 def test_a_user_that_a_container_does_not_have_is_not_taken():
     code = """
 kernel.unshare(kernel.CLONE_NEWUSER)
@@ -422,6 +526,13 @@ def test_the_finder_knows_what_is_allowed():
     assert finder.find_spec("mha_lib.check").loader is finder
     with pytest.raises(ModuleNotFoundError, match="not available while grading"):
         finder.find_spec("mha_lib.attention")
+
+
+@linux
+def test_all_of_our_package_is_imported_in_silence(trusting):
+    source = b"from mha_lib.check import *\nimport mha_lib.check\n"
+    source += b"mha_lib.check.check(print, task='mha')"
+    assert trusting.run(source, "py", [QUESTION]).messages[1]["notes"] == []
 
 
 @linux
