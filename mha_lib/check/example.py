@@ -293,12 +293,16 @@ def _unseen(theirs: Tensor, ours: Tensor) -> list[Fact]:
 
 
 def _divisor(number: float, sizes: dict[str, int]) -> str:
-    """Simple expressions of a size that have this value; "" if none or many."""
+    """Simple expressions of a size that have this value; "" if none or many.
+
+    As near as a scale has to be to count as right; 1 is no size.
+    """
     found = [
         f"{times}{root}{letter}{over}"
         for letter in ("D", "E", "H", "T", "S", "B")
         for root, power in (("", 1.0), ("√", 0.5))
         for times, over, factor in (("", "", 1.0), ("2", "", 2.0), ("", "/2", 0.5))
-        if abs(factor * sizes[letter] ** power / number - 1) < 2e-3
+        if abs(factor * sizes[letter] ** power / number - 1) < 1e-3
     ]
-    return " = ".join(found) if len(found) < 3 else ""
+    few = len(found) < 3 and abs(number - 1) >= 1e-3
+    return " = ".join(found) if few else ""

@@ -109,7 +109,7 @@ def main(arguments: list[str]) -> None:
 def _told(error: OSError) -> str:
     """What the system says, without its numbers."""
     if error.filename is None:
-        return str(error)
+        return error.strerror or str(error)
     if isinstance(error, FileNotFoundError):
         return f"there is no file or folder {error.filename}"
     return f"{error.filename}: {error.strerror}"

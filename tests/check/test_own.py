@@ -323,7 +323,7 @@ def test_a_picture_says_what_rows_and_columns_are_if_it_is_told():
     assert "a row for each letter, a column for each vote" in texts[1]
 
 
-def test_numbers_too_small_for_nine_digits_are_told_with_three():
+def test_numbers_too_small_for_nine_digits_are_told_with_powers_of_ten():
     def charge(n):
         return 1.602e-19 * n
 
@@ -332,7 +332,7 @@ def test_numbers_too_small_for_nine_digits_are_told_with_three():
 
     with registered(own_task("own.charge", charge, draw)):
         said = repr(check(lambda n: 2e-19 * n, "own.charge"))
-    assert "output[0] is 0.000; 0.000 is right" in said
+    assert "output[0] is 6e-19; 4.806e-19 is right" in said
 
 
 def test_an_author_says_what_a_wrong_answer_is_in_words():

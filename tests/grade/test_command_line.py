@@ -1,6 +1,7 @@
 """The command line and the package itself, on any system."""
 
 import ast
+import errno
 import json
 import os
 import subprocess
@@ -140,6 +141,15 @@ def test_a_second_run_over_the_same_output_is_told_to_wait(tmp_path):
         pytest.raises(SystemExit, match="^mha-grade: another run is writing .*: wait"),
     ):
         main(words)
+
+
+def test_what_the_system_says_of_no_file_comes_without_its_number(monkeypatch):
+    def full(_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("mha_lib.grade.__main__.grade", full)
+    with pytest.raises(SystemExit, match="^mha-grade: No space left on device$"):
+        main(["in", "-a", "a1", "-o", "marks.csv"])
 
 
 def test_the_grader_enters_check_by_its_one_door():

@@ -212,7 +212,7 @@ def call(Block, x, mask, H, own, seed, asked):
         ]
     slopes = [torch.zeros_like(y) if y.grad is None else y.grad for y in given]
     learned = [y.grad.norm() for y in block.mlp.parameters() if y.grad is not None]
-    slopes += [torch.tensor([len(learned), *learned]).sort().values]
+    slopes += [torch.tensor([len(learned), *sorted(learned)])]
     return torch.cat([y.flatten() for y in slopes])
 
 
@@ -243,9 +243,10 @@ def words(yours: Tensor, right: Tensor, inputs: dict) -> str:
                 got, due = apart(yours[place], right[place], 3)
                 return f"A number of the gradient of {name} is {got}; {due} is right."
             place -= size
+        norms = sum(parts.values()) + 1  # after how many there are
         return (
-            f"The gradients of the mlp have the norms {_listed(yours[-4:])}; "
-            f"{_listed(right[-4:])} are right."
+            f"The gradients of the mlp have the norms {_listed(yours[norms:])}; "
+            f"{_listed(right[norms:])} are right."
         )
     b, t, e = largest(yours - right)
     got, due = apart(yours[b, t, e], right[b, t, e], 3)
