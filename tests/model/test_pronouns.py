@@ -53,7 +53,8 @@ def test_the_first_page_says_the_shares_of_its_picture():
     _, maps = load_pronoun_reader()(encode([sentence.split()]))
     (places, beings), text = maps[0], (ROOT / "book" / "intro.md").read_text("utf-8")
     assert f"head 1 gives {beings[1]:.2f} to *animal*" in text
-    assert f"outbids *street* and takes {places[ENDING]:.2f}" in text
+    tired = f"*tired* itself takes {places[ENDING]:.2f} and leaves *street* little"
+    assert tired in text and places[sentence.split().index("street")] < 0.15
 
 
 def test_both_heads_swing_in_every_new_sentence(new):
