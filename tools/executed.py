@@ -28,7 +28,7 @@ from tools import book, notebook
 from tools.kernels import Forks
 
 ROOMS = ("mha_lib", "evidence", "tests", "mutants", "tools", "benchmarks")
-PASSING = ("__pycache__", ".ipynb_checkpoints")
+PASSING = ("__pycache__", ".ipynb_checkpoints", ".ruff_cache")
 
 
 def folder() -> Path:
@@ -59,8 +59,9 @@ def digest_of_files(name: str) -> str:
     """Changes with a file, or with every file in a room."""
     state, start = hashlib.sha256(), book.ROOT / name
     for path in [start] if start.is_file() else sorted(start.rglob("*")):
-        if path.is_file() and not set(PASSING) & set(path.parts):
-            state.update(f"{path.relative_to(book.ROOT)}\0".encode())
+        within = path.relative_to(book.ROOT)
+        if path.is_file() and not set(PASSING) & set(within.parts):
+            state.update(f"{within}\0".encode())
             state.update(hashlib.sha256(path.read_bytes()).digest())
     return state.hexdigest()
 

@@ -106,6 +106,16 @@ def test_what_changed_is_run(pages, ran, file, old, new, runs):
     assert again(ran) == ([], runs)
 
 
+@pytest.mark.parametrize("folder", executed.PASSING)
+def test_what_tools_leave_behind_changes_nothing(pages, folder):
+    before = executed.digest_of_files("mha_lib")
+    (pages / "mha_lib" / folder).mkdir()
+    (pages / "mha_lib" / folder / "it").touch()
+    assert executed.digest_of_files("mha_lib") == before
+    (pages / "mha_lib" / "it").touch()
+    assert executed.digest_of_files("mha_lib") != before
+
+
 @pytest.mark.parametrize(
     "file, old, new",
     [
